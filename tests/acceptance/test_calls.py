@@ -24,8 +24,8 @@ from xbus.emitter import AsyncEmitter
 COUNTED = Path(__file__).parents[1] / "support" / "counted"
 
 GROUP = 100
-ROUNDS = 20
-PUTS = 20
+ROUNDS = 50
+PUTS = 10
 """The puts of a round, each made when the one before is answered."""
 
 CALLS_OF_ONE = 245

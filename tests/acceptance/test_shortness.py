@@ -20,6 +20,9 @@ TRACED = Path(__file__).parents[1] / "support" / "traced"
 CONSUMER: Nodes = {"store": []}
 WORKER_AND_TWO: Nodes = {"check": ["store", "book"], "store": [], "book": []}
 
+PUTS = 50
+"""A busy machine has something fall into most of them."""
+
 
 class Length(NamedTuple):
     """How long the way of one put is, over all processes.
@@ -76,7 +79,7 @@ def test_a_put_passes_few_files_and_functions(
         ]
         put = run(
             *module("tests.support.putting"),
-            *(daemon.front, url, json.dumps(Flow("orders", 20, is_tagged))),
+            *(daemon.front, url, json.dumps(Flow("orders", PUTS, is_tagged))),
             cwd=Path(__file__).parents[2],
             env=traced(),
         )

@@ -125,11 +125,11 @@ RELATIVE = re.compile(
     r"(?:\A|[.:]\s+|\n\n)(What|Whoever|Whatever|Those (?:that|who|which|of|with)|All that|How often)\b"
 )
 
-MOST_RELATIVE_SENTENCES = 80
+MOST_RELATIVE_SENTENCES = 8
 """Sentences of docstrings whose subject is a relative clause, such as "What is left". The number only falls."""
 
 MOST_WORDS = 20
-MOST_LONG_BEGINNINGS = 85
+MOST_LONG_BEGINNINGS = 6
 """Docstrings whose first sentence has more words than that. The number only falls."""
 
 

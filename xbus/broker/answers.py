@@ -35,7 +35,8 @@ def coded_answer(verb: Verb) -> Verb:
 def promised_answer(verb: Verb) -> Verb:
     """Have a verb of our own whose answer is a promise raise only what the wire can carry.
 
-    What it raises itself goes through ``recode``. The error of its promise is translated where the call is answered.
+    An error that it raises itself goes through ``recode``. The error of its promise is translated where the call is
+    answered.
     """
     setattr(verb, REFUSE, functools.partial(_translated_error, recode, verb.__name__))
     return verb

@@ -30,7 +30,7 @@ class Failing(Protocol):
     """The calls that carry batches; a ``Stream`` is one."""
 
     error: CallError | None
-    """What broke them off; None while they go on."""
+    """The error that broke them off; None while they go on."""
 
 
 class Full(Protocol[T_co]):
@@ -51,7 +51,7 @@ class Add(Protocol[T_co]):
         """Put it in, and call ``Full`` where that is due.
 
         Returns:
-            What ``Full`` gave; None where it was not called.
+            The answer of ``Full``; None where it was not called.
 
         Raises:
             Refused: the batch takes no items now, or the item can't be packed or is too large.

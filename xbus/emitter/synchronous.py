@@ -161,7 +161,7 @@ class Emitter:
             headers: as at ``envelope``.
 
         Returns:
-            What the consumer replied.
+            The reply of the consumer.
 
         Raises:
             Refused: the event can't be taken; ``code`` says why, as ``reply_refused`` where the consumer refused it, or

@@ -1,4 +1,4 @@
-"""The envelopes that are open at a recipient, each on its way from its first event to its commit or roll-back.
+"""The open envelopes of a recipient, each from its first event to its commit or roll-back.
 
 A bundle brings whole small envelopes in one call. They are carried out one after the other in the author's thread, and
 each has an answer of its own. Behind an envelope that failed none is begun: the author's database may be away, and all
@@ -336,7 +336,7 @@ class OpenDeliveries:
     async def roll_back_all(self) -> None:
         """Roll back every open envelope: the broker gave them up, or is about to.
 
-        What it still sends by the connection that it has is turned away from now on: the rest of an envelope would pass
+        Its further calls by the present connection are turned away from now on: the rest of an envelope would pass
         for the whole of it.
         """
         self.connections.close()
@@ -377,7 +377,7 @@ OUTPUT_BYTES = 1024 * 1024
 """A worker begins no further envelope of a bundle once it has made so much. More takes more memory on both sides."""
 
 BundleAnswer: TypeAlias = tuple[object, ...]
-"""``(True,)`` where all went well, from a worker with the batches that it made of each event; ``(False, errors,
+"""``(True,)`` where all went well, from a worker with the batches that it made of each event. ``(False, errors,
 event_id)`` of a refusal; ``(None, (code, cause), event_id)`` of a failure; ``()`` of an envelope that was not begun."""
 
 TAKEN: BundleAnswer = (True,)

@@ -349,7 +349,7 @@ class Item:
 
 
 def indices_of(items: list[Item]) -> list[list[int]] | None:
-    """Give the indices of each item; None where all are original, and each has the place behind the one before it."""
+    """Give the indices of each item. None where all are original, and each has the place behind the one before it."""
     first = items[0].index
     # No call for each item: a worker that passes items on does little else.
     if [item._indices for item in items].count(None) == len(items) and [item.index for item in items] == list(

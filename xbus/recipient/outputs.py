@@ -67,7 +67,7 @@ def made_of_event(answer: object) -> list[Item]:
 
 
 def wire_batches(items: list[Item], max_batch_bytes: int) -> list[WireBatch]:
-    """Cut the items into batches, each small enough for the bus and of one event type, where a worker names any."""
+    """Cut the items into batches, each small enough for the bus and of one event type."""
     if RoutedItem not in set(map(type, items)):
         return _of_one_type(items, max_batch_bytes)
     return [

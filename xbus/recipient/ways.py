@@ -80,7 +80,7 @@ class BrokerWay(Protocol):
         """
 
     async def register(self, call: CallBack) -> ServingLimits | None:
-        """Register anew. What comes by the registration before is refused from now on.
+        """Register anew. Calls by the registration before are refused from now on.
 
         Raises:
             CallError: as the back answers.
@@ -296,7 +296,7 @@ class OwnPort:
 class Connections:
     """Lets the newest connection of the broker that was asked for call, and no other.
 
-    What it sent by an earlier one may still be on its way: mixed with the next attempt it would make events begin
+    Its calls by an earlier one may still be on their way: mixed with the next attempt it would make events begin
     twice, or items come twice. So with its first call about an envelope a connection by which somebody has asked for
     the metadata takes the place of the one before.
 

@@ -33,7 +33,7 @@ RING_BYTES = 1024
 """The largest frame that is taken. A ring is empty; what opens a connection takes some dozen bytes."""
 
 UNFINISHED_BYTES = 64 * 1024
-"""The bytes of a message without an end, and of rings that nobody takes, at which a connection is cut off."""
+"""A connection is cut off at so many bytes of an endless message, or of rings that nobody takes."""
 
 RINGS_AT_ONCE = 50
 """The most rings that are heard in one go, before others wait for a moment."""

@@ -1,7 +1,7 @@
 """Finds the method that serves a verb of the wire, and checks the arguments; no sockets.
 
-A method is marked with the verb it serves, ``Dispatch`` collects the marked methods of its objects into one table. What
-a method's annotations say of its parameters is compiled once and checked at each call, so that a handler never sees a
+A method is marked with the verb it serves, ``Dispatch`` collects the marked methods of its objects into one table. The
+annotations of a method's parameters are compiled once and checked at each call, so that a handler never sees a
 number where it expects bytes. Elements of lists are the handler's own business, and so are maps without named fields.
 
 A second method may undo an answer of a verb that reached nobody; it is marked with ``undoes``.

@@ -160,7 +160,7 @@ def first_argument(frames: list[bytes], name: str) -> str:
 def encode_error(sender: bytes, route: list[bytes], request_id: int, sent_at: float, error: CallError) -> list[bytes]:
     """Encode an error reply as frames, the route back in front: the frames before the header of its request.
 
-    What aiozmq has a type of its own for goes under that name, so that old clients raise it; all else goes as
+    An error for which aiozmq has a type of its own goes under that name, so that old clients raise it; all else goes as
     ``xbus.errors.<class>`` with cause, next step, code and, if it has any, details. An error can always be encoded: its
     texts are cut and made plain here, so that no call stays without an answer.
     """

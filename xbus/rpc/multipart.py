@@ -1,8 +1,8 @@
 """Messages of several frames, sent and read without waiting.
 
-What pyzmq's ``send_multipart`` and ``recv_multipart`` do, at less than half their cost, which counts as each call takes
-five frames in and three out: flags as plain ints, since arithmetic on enums is slow, and ``Frame.more`` in place of a
-socket option per frame.
+The work of pyzmq's ``send_multipart`` and ``recv_multipart`` at less than half their cost, which counts as each call
+takes five frames in and three out: flags as plain ints, since arithmetic on enums is slow, and ``Frame.more`` in place
+of a socket option per frame.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def send(socket: "zmq.Socket[bytes]", frames: Sequence[Frame]) -> None:
 
 
 def bytes_on_wire(frames: Sequence[Frame], *, is_encrypted: bool = False) -> int:
-    """Count the bytes of a message of a ROUTER as it is on the wire, which is without the peer's id in front."""
+    """Count the bytes of a message of a ROUTER as on the wire, without the peer's id in front."""
     seal = _SEALED if is_encrypted else 0
     size = -len(frames[0]) - seal - _SHORT_HEADER
     for frame in frames:

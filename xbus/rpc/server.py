@@ -455,7 +455,7 @@ class Turns:
         return has_new_room
 
     def add(self, call: Call) -> bool:
-        """Take note of a call that is to be carried out at once, or to wait until ``next`` hands it back.
+        """Note a call that is carried out at once, or waits until ``next`` hands it back.
 
         Returns:
             Whether it may be carried out at once. Then it is under way until ``ended``.

@@ -27,7 +27,7 @@ TakeUp = Callable[[str, Callable[[], None]], Callee]
 """Reaches a recipient over the connection that it made, given its name for the errors."""
 
 ConnectTo = Callable[[str, str | None, Callable[[], None]], Awaitable[Callee]]
-"""Connects to a recipient at its address, given the one from which it registers; None where it was let in before."""
+"""Connects to a recipient at its address, given the one from which it registers. None where it was let in before."""
 
 
 class Admission:
@@ -136,7 +136,7 @@ class Admission:
         """Let a recipient serve its role, unless the broker stops: what began then would be broken off at once.
 
         Returns:
-            Those that it displaced.
+            The programs that it displaced.
 
         Raises:
             Failed: broker_stopping.

@@ -1,4 +1,4 @@
-"""All that brings the log to the recipients, put together: started, recovered, and stopped in order."""
+"""The parts of the back, put together to bring the log to the recipients: started, recovered, and stopped in order."""
 
 import asyncio
 import logging

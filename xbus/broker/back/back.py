@@ -348,7 +348,7 @@ class Back:
             self._awaited.discard(_key(registration))
 
     async def _call_again(self, registration: StoredRegistration) -> bool:
-        """Take a recipient up again, unless its role has no place for it; whether it gave no answer and may be busy."""
+        """Take a recipient up again, unless its role has no place for it. True if it gave no answer and may be busy."""
         async with self._admission.one_at_a_time(registration.role_id, registration.uri):
             if not self._is_missed(registration) or not await self._registrations.holds(registration):
                 return False

@@ -121,8 +121,8 @@ class Front:
         return start(None) if is_new else self._envelopes.with_envelope(envelope_id, start)
 
     def start_keyed(self, emitter_id: int, session: bytes, options: EnvelopeHead) -> Deferred[UUID]:
-        """Open the envelope that the emitter's key stands for, go on with it, or begin to repeat it; answered with its
-        id. From then on this session alone may send it.
+        """Open the envelope that the emitter's key stands for, go on with it, or begin to repeat it. Answered with
+        its id. From then on this session alone may send it.
 
         Args:
             session: the hash of the caller's token.

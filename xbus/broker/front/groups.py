@@ -268,7 +268,7 @@ class _LongMessage(Promise[Answers]):
 
 
 class _Message(Promise[Answers]):
-    """The envelopes of a message, and their answers as far as these are known; it is done when all of them are.
+    """The envelopes of a message, and their answers as far as these are known. It is done when all of them are.
 
     Args:
         front: takes its envelopes.
@@ -484,7 +484,7 @@ def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
 
 
 def _not_plain() -> Refused:
-    """Make the error for a group that has to be sorted; what each of its envelopes lacks is told when it goes alone."""
+    """Make the error for a group that has to be sorted. The fault of each envelope is told when it goes alone."""
     return Refused("the envelopes are no group", code=WRONG_ARGUMENTS)
 
 

@@ -2,7 +2,7 @@
 
 One process at a time sends from a file, which it locks for that. An envelope that is being written stands in the file
 already, batch by batch, as something that nobody sends; it counts from the commit that ends it, the only one that waits
-for the disk. What a killed process left unfinished is removed by the next one.
+for the disk. The next process removes the unfinished work of one that was killed.
 """
 
 from collections.abc import Sequence
@@ -294,7 +294,7 @@ class Outbox:
         return found[0] if found else None
 
     def small_ones(self, most: int, most_bytes: int) -> list[QueuedPut]:
-        """Read the envelopes at the head of the line, as far as each is one event with one batch at most.
+        """Read the first envelopes of the line, as far as each is one event with one batch.
 
         Args:
             most: the most envelopes.

@@ -138,7 +138,7 @@ class OutboxSender:
                 await self._thread.run(self._outbox.forget_trouble)
 
     async def _send_together(self, emitter: EnvelopeOpener, most: int) -> int:
-        """Send the first envelopes of the line in one message, as far as they are small; give how many the bus took."""
+        """Send the first envelopes of the line in one message, as far as they are small. Give how many the bus took."""
         small = await self._thread.run(self._outbox.small_ones, most, MOST_BYTES)
         if len(small) < 2:
             return 0

@@ -1,4 +1,4 @@
-"""Persons with their rights and tokens, how they log in, the passwords of programs, and the audit of what all did."""
+"""Persons with their rights, tokens and logins; the passwords of programs; the audit of all acts."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping

@@ -134,11 +134,11 @@ class Answering:
         self._all_answered: Promise[None] | None = None
         """Settled when no call waits any more, while somebody waits for that."""
         self.caller = b""
-        """What opened the frames of the call that is carried out now; to be asked by plain handlers only."""
+        """The opener of the frames of the call that is carried out now; to be asked by plain handlers only."""
         self.connection: CallerConnection | None = None
         """The connection by which that call came."""
         self.refused: Counter[str] = Counter()
-        """How often each code of an error was the answer to a call."""
+        """The number of answers to calls by the code of their error."""
         self.unanswered_bytes = 0
         """The size of the calls that wait for their answers."""
 

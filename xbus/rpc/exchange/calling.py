@@ -1,4 +1,4 @@
-"""The calling side of a connection, and the peers of a server, each called over the connection that it made itself.
+"""The calling side of a connection, and the peers of a server, called over their own connections.
 
 The caller numbers calls, matches answers to them, and lets them time out.
 """

@@ -1,6 +1,6 @@
 """The maps of the wire that have named fields, as ``docs/wire.md`` describes them.
 
-Whoever sends one is checked by mypy; whoever gets one checks it by ``xbus.rpc.shapes``. Fields that are not required
+mypy checks the sender of one; its receiver checks it by ``xbus.rpc.shapes``. Fields that are not required
 are missing in what older brokers, emitters and recipients send. ``subscriptions`` has those of gateways,
 ``insight`` those by which operators look into the memory of the broker.
 """

@@ -43,8 +43,8 @@ _OF_STRANGERS_AT_ONCE = 25
 fewer make a crowd of logins slower."""
 
 _ALLOWED_BYTES = 64 * 1024
-"""The bytes of the first messages of connections in a turn of the loop, for which the server is asked once whether it
-may read. More let it take more than it may; fewer cost calls."""
+"""The bytes of first messages in a turn of the loop for which the server is asked once. More let it take more than it
+may; fewer cost calls."""
 
 _PREFIX_BYTES = 12
 """The bytes that open the id of each peer, so that nobody guesses it."""
@@ -144,13 +144,13 @@ class PlainPort:
         self._shy: dict[bytes, _Peer] = {}
         """Those whose handshake is not over, in the order in which they came."""
         self._stopped: dict[bytes, _Peer] = {}
-        """Those that are read no further until ``resume``."""
+        """The peers that are read no further until ``resume``."""
         self._strangers: dict[bytes, _Peer] = {}
-        """Those that have not proven who calls, and wait for a turn."""
+        """The peers that have not proven who calls, and wait for a turn."""
         self._of_strangers = 0
         self._next_turn: asyncio.Handle | None = None
         self._unread: dict[bytes, _Peer] = {}
-        """Those that leave something unread."""
+        """The peers that leave something unread."""
         self._all_read = asyncio.Event()
         self._all_read.set()
         self._kept = 0

@@ -2,7 +2,7 @@
 
 A plain connection over TCP needs no thread and no queue of libzmq: what comes is read when the loop has time for it,
 and what goes is sent by the loop. So each byte is bounded where it arrives, and a message changes no thread.
-``Incoming`` is the codec, ``ZmtpStream`` a connection. What a message means is the business of others.
+``Incoming`` is the codec, ``ZmtpStream`` a connection. The meaning of a message is the business of others.
 """
 
 from xbus.rpc.zmtp.addresses import TCP, TcpAddress, endpoint_of, listen, parse_way

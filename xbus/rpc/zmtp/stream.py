@@ -28,7 +28,7 @@ _LARGE_BYTES = 32 * 1024
 """Messages below this size are copied into one piece, which costs less than several pieces."""
 
 _EARLY_BYTES = 2 * 1024
-"""With so much to be sent, a part of it goes before the turn of the loop is done, so that the other side begins. More
+"""So many bytes go before the turn of the loop is done, so that the other side begins. More
 leaves both sides idle in turns; less takes more calls of the system."""
 
 _DROPPED_BYTES = 256 * 1024

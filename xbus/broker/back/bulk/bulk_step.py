@@ -16,7 +16,7 @@ MissingOutputs: TypeAlias = Sequence[tuple[LogEvent, WantedOutput]]
 
 
 class BulkStep:
-    """All that the ordinary path knows of bulk workers.
+    """The view that the ordinary path has of bulk workers.
 
     Args:
         log: where it is read which items are brought otherwise than they were sent.

@@ -87,7 +87,7 @@ class EmittedEvent:
 
     @property
     def content(self) -> Content | None:
-        """The part of it that the content hash covers, as if it was one segment; None where that is not known."""
+        """The part of it that the content hash covers, as one segment. None where that is not known."""
         if self.digest is None:
             return None
         return Content(self.type.hashed_name, self.written, (self.digest.digest(),), self.tags)
@@ -99,7 +99,7 @@ class EmittedEvent:
 
 
 class Emission:
-    """An envelope that a node makes of one that it gets; calls for it are carried out in the order of their coming.
+    """An envelope that a node makes of one that it gets. Calls for it are carried out in the order of their coming.
 
     An event that brings no item makes no event, and an envelope without events is not made.
 
@@ -142,7 +142,7 @@ class Emission:
             self._held_bytes += batch.size
 
     async def flush(self) -> None:
-        """Hand what is held to the journal if it is more than stays in memory, and wait until it is durable.
+        """Hand outputs to the journal if they exceed what stays in memory, and wait until they are durable.
 
         Raises:
             JournalError: it could not be written.
@@ -283,7 +283,7 @@ class Emission:
         return PutEnvelope(made.envelope_id, made.emitter_id, events, self._clock.now(), made.head)
 
     async def _room(self) -> None:
-        """Wait until the journal takes more. What came stays owed to the node, and whoever gives it waits, too.
+        """Wait until the journal takes more. Outputs that came stay owed to the node, and their giver waits, too.
 
         Raises:
             JournalError: its delivery was broken off meanwhile.
@@ -321,10 +321,10 @@ class Emission:
 
 
 async def seal_most(emissions: Sequence[Emission]) -> list[Emission]:
-    """Seal those that can be sealed at once; all of them share a commit, and none needs a task of its own.
+    """Seal those that can be sealed at once. All of them share a commit, and none needs a task of its own.
 
     Returns:
-        Those that are not sealed: ``Emission.seal`` finds out why, and waits where it must.
+        The envelopes that are not sealed: ``Emission.seal`` finds out why, and waits where it must.
     """
     begun = [emission.seal_at_once() for emission in emissions]
     return [

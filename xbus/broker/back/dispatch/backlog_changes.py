@@ -27,7 +27,7 @@ LATE_SECONDS = 60.0
 
 
 class BacklogChanges:
-    """All that is decided and not yet carried out.
+    """The changes that are decided and not yet carried out.
 
     Args:
         log: where it is read.

@@ -95,7 +95,7 @@ class ChangeStep:
                 self._let_go(role_id, envelope)
 
     def _regraph(self, envelope: LogEnvelope, events: Iterable[LogEvent]) -> None:
-        """Have events take the new graph; who is owed the envelope by that and has not had it gets it on its own."""
+        """Have events take the new graph. Who is owed the envelope by that and has not had it gets it on its own."""
         graph_id = self._decision.graph_id
         assert graph_id is not None
         before = self._led_to(envelope.events)

@@ -50,15 +50,16 @@ class Dispatcher:
         self._context = context
 
     def may_bundle(self, envelope: LogEnvelope, recipients: Sequence[ServedRole]) -> bool:
-        """Check whether any of the recipients of an envelope may get those of the same graphs together, if they are
-        small."""
+        """Check whether a recipient of an envelope may get small ones of the same graphs together."""
         return bool(self._pages.together(envelope, recipients))
 
     def deliver_at_once(
         self, smalls: Sequence[SmallEnvelope], ways: Sequence[Way], recipients: Mapping[Way, Sequence[ServedRole]]
     ) -> int:
-        """See to it that the recipients of small envelopes get the first of them, as far as nothing has to be waited
-        for; returns how many those are."""
+        """Have the recipients of small envelopes get the first of them, as far as nothing must be waited for.
+
+        Returns how many those are.
+        """
         return self._pages.add_at_once(smalls, ways, recipients) if self._ledger.has_room else 0
 
     async def deliver(
@@ -69,7 +70,7 @@ class Dispatcher:
         *,
         in_company: bool,
     ) -> Sequence[ServedRole]:
-        """See to it that these recipients get an envelope in its turn; returns as soon as it is on its way, or set
+        """See to it that these recipients get an envelope in its turn. Returns as soon as it is on its way, or set
         aside for those whose workers are absent or have something to make first.
 
         Args:
@@ -77,7 +78,8 @@ class Dispatcher:
             in_company: whether others wait while these take their time.
 
         Returns:
-            Those that could get it all the same, as they held the others up, or what held them was settled meanwhile.
+            The recipients that could get it all the same, as they held the others up, or what held them was settled
+            meanwhile.
         """
         wanted = list(recipients)
         others = wanted
@@ -120,12 +122,11 @@ class Dispatcher:
         await self._launch(envelope, going)
 
     async def predecessor_over(self, recipient: ServedRole) -> None:
-        """Wait until it is known what has become of what was brought when the role was served before, where it wants
-        order."""
+        """Wait, where a role wants order, until the fate of its earlier envelopes is known."""
         await self._launcher.predecessor_over(recipient)
 
     async def _launch(self, envelope: LogEnvelope, recipients: Sequence[ServedRole]) -> None:
-        """Start a run as soon as all of its consumers have a free slot; those that go meanwhile are left out."""
+        """Start a run as soon as all of its consumers have a free slot. Consumers that go meanwhile are left out."""
         present = await self._launcher.gather(
             envelope, recipients, lambda recipient: self._eligibility.in_turn(recipient, envelope)
         )
@@ -136,10 +137,10 @@ class Dispatcher:
     async def bring(
         self, envelope: LogEnvelope, recipient: ServedRole, row: DeliveryRow
     ) -> "asyncio.Task[None] | None":
-        """Bring an envelope that has a row of its own to its role alone, as soon as that has a free slot.
+        """Bring an envelope with a row of its own to its role alone, as soon as that has a slot.
 
-        The attempt is counted when it has one and before anything is handed over; to a role in trouble it is none. What
-        was held is in its turn now: it costs no more than that.
+        The attempt is counted when it has one and before anything is handed over; to a role in trouble it is none. An
+        envelope that was held is in its turn now: it costs no more than that.
 
         Returns:
             The run; None where there is none, as the recipient has gone, another envelope has to come first, or a bulk

@@ -48,7 +48,7 @@ class Eligibility:
         return self._may_get(role, recipient, envelope) and not role.in_flight.is_outdated(envelope.position)
 
     def is_blocked(self, recipient: ServedRole, envelope: LogEnvelope) -> bool:
-        """Check whether an envelope has to wait for an earlier one of its ordering key, and has no row for that yet."""
+        """Check whether an envelope must wait for an earlier one of its ordering key, without a row for that."""
         role = self._roles[recipient.role.id]
         is_blocked = role.keys.blocks(envelope)
         return is_blocked and _is_due(role, envelope) and self._may_get(role, recipient, envelope)

@@ -103,7 +103,7 @@ class GroupDelivery:
         self.parties_of: dict[ServedRole, list[BundleParty]] = {}
         """The parties of each consumer: one has what waits for it, and others are not over yet."""
         self.envelopes = 0
-        """How often an envelope was committed by this way since this process began."""
+        """The number of envelopes that this way has committed since this process began."""
 
     # -- what was sealed just now ------------------------------------------------------------------------------------
 

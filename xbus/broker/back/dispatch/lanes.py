@@ -28,7 +28,7 @@ class Deliverer(BundleRules, Protocol):
         *,
         in_company: bool,
     ) -> Collection[ServedRole]:
-        """See to it that these recipients get an envelope; returns as soon as it is on its way, or set aside, with
+        """See to it that these recipients get an envelope. Returns as soon as it is on its way, or set aside, with
         those that were left out.
 
         Args:
@@ -39,8 +39,7 @@ class Deliverer(BundleRules, Protocol):
     def deliver_at_once(
         self, smalls: Sequence[SmallEnvelope], ways: Sequence[Way], recipients: Mapping[Way, Sequence[ServedRole]]
     ) -> int:
-        """See to it that the recipients of small envelopes get the first of them, as far as nothing has to be waited
-        for.
+        """Have the recipients of small envelopes get the first of them, as far as nothing must be waited for.
 
         Args:
             ways: of each of them.
@@ -151,7 +150,7 @@ class Lanes:
         self._roles[recipient.role.id].lane = None
 
     def split(self, recipient: ServedRole) -> None:
-        """Let a recipient that holds others up go on at its own pace; at the end of the log it joins them again."""
+        """Let a recipient that holds others up go on at its own pace. At the end of the log it joins them again."""
         lane = self._lane_of(recipient)
         if lane is not None and len(lane) > 1:
             self._leave(lane, recipient)

@@ -16,13 +16,13 @@ from xbus.clock import Clock
 from xbus.states import DeliveryState
 
 CHECK_SECONDS = 5.0
-"""How often it is looked whether a person has resumed or dropped what is parked."""
+"""Seconds between looks whether a person has resumed or dropped a parked envelope."""
 
 PAGE_ROWS = RESERVE_POSITIONS
-"""How much is read at once, and handed over before the first of it is known to be settled after a crash."""
+"""The rows that are read at once, and handed over before the first is known to be settled."""
 
 Due: TypeAlias = Callable[[Sequence[int]], Awaitable[Sequence[DeliveryRow]]]
-"""Those of the rows at some positions that could be handed over now."""
+"""The rows at some positions that could be handed over now."""
 
 
 CHECKED_ROWS = 500
@@ -58,7 +58,7 @@ class OrderedQueue:
         return self._roles[recipient.role.id].keys.is_wanted
 
     def coming(self, role_id: int, served: Collection[str]) -> Sequence[int] | None:
-        """The positions of the first rows of a role that may come by themselves now; None where it wants no order."""
+        """The positions of the first rows of a role that may come by themselves now. None where it wants no order."""
         keys = self._roles[role_id].keys
         return keys.coming(served)[:PAGE_ROWS] if keys.is_wanted else None
 

@@ -1,4 +1,4 @@
-"""Reads the pages of the log for a lane, one ahead of the lane, so that nobody waits for the database meanwhile."""
+"""Reads the pages of the log for a lane, one page ahead, so that nobody waits for the database."""
 
 import asyncio
 from bisect import bisect_left
@@ -17,8 +17,7 @@ class BundleRules(Protocol):
     """Says who may get bundles."""
 
     def may_bundle(self, envelope: LogEnvelope, recipients: Sequence[ServedRole]) -> bool:
-        """Check whether any of the recipients of an envelope may get those of the same graphs together, if they are
-        small."""
+        """Check whether a recipient of an envelope may get small ones of the same graphs together."""
 
 
 Way: TypeAlias = tuple[tuple[int, ...], frozenset[int] | None]
@@ -80,7 +79,7 @@ class PageReader:
             await asyncio.wait([self._ahead])
 
     async def next(self) -> LanePage:
-        """Give the page behind the lane's position, and begin to read the one behind it if the log goes on there."""
+        """Give the page behind the lane's position, and begin to read the next one if there is one."""
         ahead, self._ahead = self._ahead, None
         page = await (self._read(self._lane.position) if ahead is None else ahead)
         if page.upto < self._log.head:

@@ -139,7 +139,7 @@ class RetryQueue:
         return None if self._probing.is_troubled(recipient.role.id) else await self._deliver(recipient, row, envelope)
 
     async def _probe(self, recipient: ServedRole) -> None:
-        """Deliver one row to a consumer in trouble if it is time for that, and nothing else is on its way to it."""
+        """Deliver one row to a consumer in trouble, if it is due and nothing else is on its way."""
         role_id = recipient.role.id
         role = self._roles[role_id]
         if role.in_flight.positions or not self._probing.is_time(role_id):

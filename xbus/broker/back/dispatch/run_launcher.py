@@ -51,7 +51,7 @@ class RunLauncher:
         return True
 
     def carry_on_all(self, envelope: LogEnvelope) -> None:
-        """Those who hold an envelope open go on with it first: their workers have a part of it already."""
+        """Recipients that hold an envelope open go on with it first: their workers have a part of it already."""
         for open_reply in self._open_replies.all():
             if open_reply.envelope_id == envelope.envelope_id:
                 self.carry_on(envelope, open_reply.recipient)
@@ -62,7 +62,7 @@ class RunLauncher:
         recipients: Sequence[ServedRole],
         may_go: Callable[[ServedRole], bool],
     ) -> list[RecipientProxy]:
-        """Wait until all that may go have a free slot, and take it; those that go away meanwhile are left out.
+        """Wait until all that may go have a free slot, and take it. Recipients that go away meanwhile are left out.
 
         Args:
             may_go: whether a recipient may still go; asked again after each wait.
@@ -78,8 +78,7 @@ class RunLauncher:
         return await self._gathering.take(recipients, may_go)
 
     async def predecessor_over(self, recipient: ServedRole) -> None:
-        """Wait until it is known what has become of what was brought when the role was served before, where it wants
-        order."""
+        """Wait, where a role wants order, until the fate of its earlier envelopes is known."""
         role = self._roles[recipient.role.id]
         if role.keys.is_wanted:
             await role.predecessors_over(recipient)

@@ -70,7 +70,7 @@ class WorkerAvailability:
     async def workers_for(self, envelope: LogEnvelope, recipient: ServedRole) -> list[str]:
         """List the worker services between an envelope's emitter and a recipient.
 
-        Those that have done their work, or are at it, are left out.
+        Services that have done their work, or are at it, are left out.
         """
         service = recipient.role.service
         known = [event for event in envelope.events if self._requirements.is_known(event)]

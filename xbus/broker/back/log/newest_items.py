@@ -1,4 +1,4 @@
-"""Keeps the items that this process stored last of envelopes that come in parts, so that nobody reads them back; pure.
+"""Keeps the newest items of envelopes that come in parts, so that nobody reads them back; pure.
 
 The database holds all of them too, and is the only truth: whoever finds nothing here reads there.
 """

@@ -236,7 +236,7 @@ class LogReader:
     async def small(self, envelopes: Sequence[LogEnvelope]) -> dict[int, SmallEnvelope]:
         """Read those of some envelopes that are small, with their items, by position.
 
-        What is too large for one read together is left out.
+        Envelopes that are too large for one read together are left out.
         """
         small = [envelope for envelope in envelopes if envelope.size <= SMALL_BYTES]
         sizes = accumulate(envelope.size for envelope in small)
@@ -361,14 +361,14 @@ class LogReader:
 
 
 _Wanted: TypeAlias = tuple[frozenset[int], tuple[Stretch, ...], SliceBounds]
-"""What a slice is read by: the types, the stretches, and the bounds."""
+"""The question by which a slice is read: the types, the stretches, and the bounds."""
 
 
 class LogSlices:
     """Reads slices of the log, and wakes whoever waits for events of some types.
 
-    Who waits costs nothing until such an event is sealed. What was sealed just now is read in memory. Lists of older
-    events are kept, so that several ranges that stand near each other share them.
+    Who waits costs nothing until such an event is sealed. Envelopes that were sealed just now are read in memory. Lists
+    of older events are kept, so that several ranges that stand near each other share them.
 
     Args:
         log: is read; it knows where the log ends, and has archived envelopes brought back.
@@ -385,7 +385,7 @@ class LogSlices:
         self._sealed_types: set[int] = set()
         """The types of what this process has sealed since it woke somebody last."""
         self._noted_until = 0
-        """All that was sealed since is in there up to this position, if the log was followed without a gap."""
+        """The types of newer envelopes are in there up to this position, if the log was followed without a gap."""
         self._seen = 0
         self._grown = asyncio.Event()
         log.on_grown(self._grew)
@@ -399,8 +399,8 @@ class LogSlices:
         """Read a slice, see :func:`read_slice`, as soon as the database can be read.
 
         Returns:
-            What was found. It may be nothing though the log goes on: whoever looks for more reads on at ``to``, after
-            :meth:`beyond`. What only an archive has is asked for: who waits is woken when it is back.
+            The events found. There may be none though the log goes on: whoever looks for more reads on at ``to``, after
+            :meth:`beyond`. Events that only an archive has are asked for: who waits is woken when it is back.
         """
         ahead = self._ahead.pop((types, tuple(stretches), bounds), None)
         found = None if ahead is None else await ahead
@@ -416,7 +416,7 @@ class LogSlices:
             self._ahead[wanted] = self._tasks.create_task(self._kept(wanted), name="a slice that is read ahead")
 
     async def _kept(self, wanted: _Wanted) -> Slice | None:
-        """Read a slice, and forget it when it is too old; None where it can't be read, as its reader will be told."""
+        """Read a slice, and forget it when it is too old. None where it can't be read, as its reader will be told."""
         try:
             return await self._read(*wanted)
         except JournalError as error:
@@ -439,7 +439,7 @@ class LogSlices:
         return found
 
     async def beyond(self, types: Iterable[int], place: Place, *, is_archived: bool = False) -> None:
-        """Wait until the log goes beyond a place; at its head until an event of one of the types is sealed.
+        """Wait until the log goes beyond a place. At its head wait until an event of one of the types is sealed.
 
         Args:
             is_archived: whether what follows has to come back of an archive first.

@@ -23,7 +23,7 @@ class Reservations:
         self._steps.append((position, noted))
 
     def noted_for(self, position: int) -> int:
-        """Give the number of notes that make a hand-over at ``position`` durable; those below it are not asked again,
+        """Give the number of notes that make a hand-over at ``position`` durable. Those below it are not asked again,
         or get a number that is too high, but never too low."""
         while self._steps and self._steps[0][0] < position:
             self._steps.popleft()
@@ -70,9 +70,9 @@ class InFlight:
         """Begin to read the rows of the role.
 
         Returns:
-            What is not to be taken up of the rows that will be found: what is being brought to the role, to which is
-            added what is outdated until this is called again. A run may begin and end while rows are read, and its row
-            be found all the same.
+            The rows that are not to be taken up of those that will be found: what is being brought to the role, to
+            which is added what is outdated until this is called again. A run may begin and end while rows are read, and
+            its row be found all the same.
         """
         self._outdated = set(self.positions)
         return self._outdated
@@ -165,9 +165,9 @@ class ConsumerRole:
         self.keys_in_hand = KeysInHand()
         """Of which ordering keys its instances have an envelope just now."""
         self.served: ServedRole | None = None
-        """What serves it now, or did so last."""
+        """The recipient that serves it now, or did so last."""
         self.in_flight = InFlight()
-        """What runs are bringing to it."""
+        """The envelopes that runs are bringing to it."""
         self._tasks: dict[asyncio.Task[None], ServedRole | None] = {}
         """The tasks that bring it anything just now, each with what served it when they began."""
         self.reservations = Reservations()
@@ -183,8 +183,7 @@ class ConsumerRole:
         task.add_done_callback(self._tasks.pop)
 
     def predecessors(self, recipient: ServedRole) -> list[asyncio.Task[None]]:
-        """List the tasks of which it is not known yet what has become of what they brought when the role was served
-        before."""
+        """List the tasks of the role's earlier service whose outcome is not known yet."""
         return [task for task, whom in self._tasks.items() if whom is not recipient]
 
     async def predecessors_over(self, recipient: ServedRole) -> None:
@@ -291,7 +290,7 @@ class ConsumerRoles(dict[int, ConsumerRole]):
         """Take it that these roles want order, and no others.
 
         Returns:
-            Those of them that did not want it before.
+            The roles among them that did not want it before.
         """
         roles = {*self, *role_ids}
         return {role_id for role_id in roles if self[role_id].keys.want(role_id in role_ids)}

@@ -20,14 +20,14 @@ from xbus.errors import JournalError, JournalUnavailable
 log = logging.getLogger(__name__)
 
 RESERVE_POSITIONS = 256
-"""How far ahead hand-overs are reserved, anew when half of it is used up, so that few wait for the commit. More leaves
-as many in doubt after a crash."""
+"""Positions for which hand-overs are reserved ahead, anew when half is used up, so that few wait for the commit. More
+leaves as many in doubt after a crash."""
 
 MAX_UNWRITTEN = 1_000
 """Changes that may be noted and not yet written. More keeps more in memory, and lets more come again after a crash."""
 
 LAZY_SECONDS = 1.0
-"""What is in no hurry is written after this long."""
+"""Seconds after which a write that is in no hurry goes."""
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ class DeliveryLedger:
         self._is_due = False
         self._broken: asyncio.Future[None] | None = None
         self._waiting: list[tuple[int, Callable[[], object]]] = []
-        """What is to be called when so much is written."""
+        """The callbacks that wait until so much is written."""
 
     def cursor(self, role_id: int) -> Cursor | None:
         """Give the cursor of a role; None for a worker's, and for one that the journal has none of."""
@@ -215,8 +215,8 @@ class DeliveryLedger:
         return self._roles[row.role_id].keys.keyed(row, envelope)
 
     def move(self, old: DeliveryRow | None, new: DeliveryRow, isolated: Sequence[IsolatedItem] = ()) -> None:
-        """Note what becomes of a delivery that goes its own way, and which items it is to go without; the cursor passes
-        it."""
+        """Note what becomes of a delivery that goes its own way, and which items it is to go without. The cursor
+        passes it."""
         self._moves.append(DeliveryMove(None if old is None else old.state, new, isolated))
         self._roles[new.role_id].keys.note(new)
         self._events.row_moved.publish(new)

@@ -35,7 +35,7 @@ class OpenReply:
 
 
 class OpenReplies:
-    """All open replies. Whoever ends one takes it, so that it ends once.
+    """All open replies. The caller that ends one takes it, so that it ends once.
 
     Args:
         on_taken: called with each that ends while its recipient is registered, whatever follows.
@@ -43,7 +43,7 @@ class OpenReplies:
 
     def __init__(self, on_taken: Callable[[OpenReply], None]) -> None:
         self.open: dict[tuple[UUID, int], OpenReply] = {}
-        """Those that have not ended, by their envelopes and roles."""
+        """The replies that have not ended, by their envelopes and roles."""
         self.maybe_open: set[tuple[UUID, int]] = set()
         """Envelopes that may still be open at a role from an earlier registration."""
         self._on_taken = on_taken

@@ -19,7 +19,7 @@ def batch_bounds(entry: ReaderEntry, call: BatchCall) -> SliceBounds:
 
 
 async def read_owed(slices: LogSlices, entry: ReaderEntry, current: ReaderRange, bounds: SliceBounds) -> Slice:
-    """Read the next items of a range, or those of its batch that is out, without what the reader does not get."""
+    """Read the next items of a range, or those of its batch, without events that the reader does not get."""
     found = await slices.read(entry.read_types, current.stretches, bounds)
     if not entry.spans:
         return found

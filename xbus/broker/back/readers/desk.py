@@ -56,7 +56,7 @@ Check: TypeAlias = Callable[[], bool]
 class ReaderDesk:
     """One reader, whose programs share its ranges.
 
-    What is in memory is what the journal has, with leases beside: a step that the journal refuses has it read anew.
+    Memory has the state of the journal, with leases beside: a step that the journal refuses has it read anew.
 
     Args:
         entry: the reader's settings.
@@ -138,7 +138,7 @@ class ReaderDesk:
         await self._settle(self._owing(program, done))
 
     async def fail(self, program: ReadingProgram, failed: Settlement, failure: BatchFailure) -> NextAttempt | None:
-        """Have the batch that is out handed out again later, or park it; None for a batch that is out no more.
+        """Have the batch that is out handed out again later, or park it. None for a batch that is out no more.
 
         Args:
             failed: names the batch by its end.
@@ -274,8 +274,8 @@ class ReaderDesk:
         return moved
 
     async def look(self) -> None:
-        """Free the ranges of silent programs, and write down which ranges are free, and which have come further though
-        nothing falls into them.
+        """Free the ranges of silent programs, and write down the free ranges and those that have passed foreign
+        events.
 
         Raises:
             JournalUnavailable: the database can't be written now. A later look does it.
@@ -418,7 +418,7 @@ class ReaderDesk:
         return None if found.archived else found
 
     async def _read_on(self, current: ReaderRange, bounds: SliceBounds) -> Slice | None:
-        """Read the next items of a range; nothing at the head of the log, where nothing needs to be read either."""
+        """Read the next items of a range. At the head of the log read nothing, and give none."""
         while current.place.position <= self._slices.head:
             found = await read_owed(self._slices, self.entry, current, bounds)
             if found.events:

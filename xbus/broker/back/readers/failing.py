@@ -47,7 +47,7 @@ class FailingBatches:
         self._clock = clock
         self._random = random
         self._missed: dict[int, int] = {}
-        """How often the subscriber was not reached with the batch of a range, one call after another."""
+        """The number of calls in a row that did not reach the subscriber with the batch of a range."""
 
     def failed(self, entry: ReaderEntry, current: ReaderRange, code: str) -> NextAttempt:
         """Decide about the batch of a range that is out, after a call that failed."""

@@ -51,7 +51,7 @@ class RangeSharing:
     def follow(self, rows: Iterable[tuple[int, int, UUID | None, bool]], now: float) -> None:
         """Take up the ranges as the journal has them: id, counter, owner, whether a batch is out.
 
-        What was freed here stays free: the journal keeps the former owner of it until somebody takes it.
+        A range that was freed here stays free: the journal keeps the former owner of it until somebody takes it.
         An owner that is new here, as after a restart, has a whole lease to give a sign of life.
         """
         found = {}

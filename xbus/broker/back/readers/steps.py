@@ -1,4 +1,4 @@
-"""Makes the steps of each batch durable. Those of different ranges share a commit."""
+"""Makes the steps of each batch durable. Steps of different ranges share a commit."""
 
 from datetime import datetime
 

@@ -101,7 +101,7 @@ async def introduce(client: Callee, of_token: bytes | None, seconds: float) -> H
 
 
 async def _prove(client: Callee, of_token: bytes) -> None:
-    """Show a recipient that we are the broker at which it logged in; one of before does not ask for that."""
+    """Show a recipient that we are the broker at which it logged in. One of before does not ask for that."""
     try:
         challenge = await client.call("xbus.challenge")
     except Refused as refusal:

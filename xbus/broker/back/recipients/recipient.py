@@ -272,7 +272,7 @@ class RecipientProxy:
         """Hand items over.
 
         Returns:
-            What a worker made of them; nothing from a consumer.
+            The items that a worker made of them; none from a consumer.
         """
         if not self.abilities.batches:
             return await self._send_singly(envelope_id, event_id, batch)
@@ -575,7 +575,7 @@ class RecipientProxy:
         return self._client.owed
 
     def overdue_seconds(self) -> tuple[str, float] | None:
-        """Give the call that it has had in hand for longest beyond its time-out, and for how many seconds beyond it.
+        """Give the call that is furthest beyond its time-out, with the seconds beyond it.
 
         None where it has none. Pings do not count: who answers none of them is silent.
         """

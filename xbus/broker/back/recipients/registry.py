@@ -49,7 +49,7 @@ class _Programs:
 
     @property
     def in_place(self) -> list[RecipientProxy]:
-        """Those that take one of the role's places, those that are leaving first, then in the order of their coming."""
+        """The programs that take one of the role's places, leaving ones first, then in the order of their coming."""
         return [*self.leaving, *self.serving]
 
 
@@ -105,7 +105,7 @@ class Registry:
         return recipient in self.connected(recipient.role.id)
 
     def is_serving(self, recipient: object, role_id: int) -> bool:
-        """Check whether a role is served by a program, or still served as it was when it was last asked for."""
+        """Check whether a program serves a role, or still serves it as at the last question."""
         served = self.get(role_id)
         return served is not None and (served is recipient or recipient in served.instances)
 
@@ -131,7 +131,7 @@ class Registry:
             silent: those that do not answer now.
 
         Returns:
-            Those that it displaced.
+            The programs that it displaced.
         """
         programs = self._programs.setdefault(recipient.role.id, _Programs())
         keeps_place = self._remove_former(programs, recipient)
@@ -271,11 +271,11 @@ class Registry:
     def follow(self, role: RoleEntry) -> list[RecipientProxy]:
         """Let a role have as many programs as it is configured for now.
 
-        Those that are too many give their places up, the one first that came first: they finish what they have. Where
-        further programs may stand by they do that from then on.
+        Programs beyond that number give their places up, the one first that came first: they finish what they have.
+        Where further programs may stand by they do that from then on.
 
         Returns:
-            Those that are to be unregistered as soon as they have finished.
+            The programs that are to be unregistered as soon as they have finished.
         """
         programs = self._programs.get(role.id, _Programs())
         for recipient in programs:
@@ -301,7 +301,7 @@ class Registry:
             self._follow_pause(programs)
 
     def _follow_pause(self, programs: _Programs) -> None:
-        """Begin nothing with a role that is paused, and begin again when it is resumed; what is under way goes on."""
+        """Begin nothing with a role that is paused, and begin again when it is resumed. Calls under way go on."""
         served = programs.served
         if served is None or (served.role.pause is not None) is programs.is_paused:
             return

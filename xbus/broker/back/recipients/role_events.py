@@ -18,7 +18,7 @@ class RoleEvent(Generic[Subject]):
     """One kind of event.
 
     ``publish`` calls the subscribers one after another in the order of their subscriptions, and returns after the last.
-    What a subscriber publishes in turn is delivered to the end before the next subscriber is called.
+    An event that a subscriber publishes in turn is delivered to the end before the next subscriber is called.
     """
 
     def __init__(self) -> None:

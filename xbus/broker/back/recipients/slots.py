@@ -158,7 +158,7 @@ class Slots(Generic[Member]):
         await self._change.wait()
 
     def take_at_once(self, wanted: Hashable) -> Member | None:
-        """Take a slot of a member, or of one of a group, if one is free and nobody stands in line for any."""
+        """Take a slot of a member, or of one of a group, if nobody stands in line."""
         if self._waiters:
             return None
         chosen: _Place[Member] | None = None

@@ -98,7 +98,7 @@ class Run:
             headers: those of its envelope, packed.
 
         Returns:
-            What the consumer answered to its end.
+            The consumer's answer to its end.
 
         Raises:
             RecipientFailed: a worker or the consumer failed; what was begun is to be stopped.
@@ -113,8 +113,9 @@ class Run:
         return stream.reply_of(consumer)
 
     async def carry_out(self, envelope: LogEnvelope, settled: Callable[[RecipientProxy], None]) -> None:
-        """Deliver what was not delivered ahead, commit, and tell who could not to forget; cancelled, all that have not
-        committed are told so.
+        """Deliver what was not delivered ahead, commit, and tell the consumers that could not to forget.
+
+        When cancelled, it tells all consumers that have not committed to forget.
 
         Args:
             settled: told of each consumer at once when it has committed.

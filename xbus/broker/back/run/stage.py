@@ -16,7 +16,7 @@ from xbus.broker.journal.writes import OutputPage
 from xbus.rpc.codec import Value
 
 WINDOW_CALLS = 16
-"""How many calls a recipient that takes batches may owe an answer to; one that doesn't is asked one thing at a time."""
+"""How many calls a recipient that takes batches may owe an answer to. One that doesn't is asked one thing at a time."""
 
 
 WHOLE_BYTES = 64 * 1024
@@ -165,7 +165,9 @@ class Stage:
             raise
 
     def _targets(self, node: str | None, batch: RunBatch, event: LogEvent) -> "Iterable[tuple[str, Stage]]":
-        """Answers to items go to the children of their node; what a worker kept until the end goes to those of all.
+        """Answers to items go to the children of their node.
+
+        Items that a worker kept until the end go to the children of all.
 
         Raises:
             RecipientFailed: the worker names an event type that its node does not emit.

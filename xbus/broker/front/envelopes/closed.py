@@ -125,7 +125,7 @@ class ClosedEnvelope:
 class PrunedEnvelope(ClosedEnvelope):
     """A sealed envelope without a key, of which the receipt is left: whoever repeats its calls gets that at the end.
 
-    What they send can't be compared any more. Nothing of it is kept, and nothing is delivered a second time.
+    The items that they send can't be compared any more. Nothing of it is kept, and nothing is delivered a second time.
     """
 
     def check_headers(self, headers: bytes | None) -> None:
@@ -182,7 +182,7 @@ def other_headers(envelope_id: UUID, begun: bytes | None, again: bytes | None) -
 
 
 def started_otherwise(event_id: UUID, started: tuple[str, EventTags], again: tuple[str, EventTags]) -> Refused | None:
-    """The answer to a repeated start of an event, by its type and its tags; None where they are the same."""
+    """The answer to a repeated start of an event, by its type and its tags. None where they are the same."""
     (old_type, old), (new_type, new) = started, again
     if old_type != new_type:
         return content_differs(f"event {event_id} was started with type {old_type}")

@@ -37,7 +37,7 @@ ASKED_AT_ONCE = 500
 """Envelopes about which one read asks the journal. More would keep other readers waiting for longer."""
 
 SETTLE_SECONDS = 0.5
-"""How long a call waits until it is known what became of earlier ones of its envelope, before it is refused for now."""
+"""Seconds that a call waits for the fate of earlier ones of its envelope, before it is refused for now."""
 
 COMPARED = 256
 """How many envelopes whose content was removed may be compared at a time; one more, and the oldest begins anew."""
@@ -46,7 +46,7 @@ Known: TypeAlias = OpenEnvelope | ClosedEnvelope | PrunedKeyedEnvelope
 T = TypeVar("T")
 
 Act: TypeAlias = Callable[[Known | None], Answer[T]]
-"""What a call does with its envelope; None stands for one that there is not."""
+"""The act of a call on its envelope, which is None where there is none."""
 
 
 class TakenEvent(Protocol):
@@ -268,7 +268,7 @@ class EnvelopeDirectory:
         return True
 
     def has_heard_of(self, envelope_id: UUID) -> bool:
-        """Check whether an envelope is open, or a call for it is under way; of any other the journal knows more."""
+        """Check whether an envelope is open, or a call for it is under way. The journal knows more of any other."""
         is_here = envelope_id in self._lookups or envelope_id in self._open or envelope_id in self._unsettled
         return is_here or (bool(self._grouped) and envelope_id.bytes in self._grouped)
 

@@ -31,7 +31,7 @@ class SealedKeyedEnvelope(ClosedEnvelope):
 
 class PrunedKeyedEnvelope:
     """A sealed envelope with a key, its content long removed: what comes under the key again is not stored but hashed,
-    and compared at its end. What was hashed is in memory only: who began before a restart of the broker begins anew.
+    and compared at its end. The hash so far is in memory only: who began before a restart of the broker begins anew.
 
     Args:
         stored: what the journal still has of it.
@@ -115,7 +115,7 @@ class PrunedKeyedEnvelope:
 
 
 async def stored_digest(journal: Journal, event_id: UUID) -> "hashlib._Hash":
-    """SHA-256 over the data of all items that the journal holds of an event, for the front to go on with."""
+    """SHA-256 over the items that the journal holds of an event, with which the front goes on."""
     digest = hashlib.sha256()
     index: int | None = 0
     while index is not None:

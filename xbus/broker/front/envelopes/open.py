@@ -33,7 +33,7 @@ UNPROMISED = (StartEnvelope, StartEvent)
 """The writes that promise nothing, and go along with what first promises something."""
 
 LARGEST_ESTIMATE = 2**63 - 1
-"""What the journal can keep; an estimate is a hint, and is cut rather than refused."""
+"""The largest estimate that the journal can keep; it is a hint, and is cut rather than refused."""
 
 
 class OpenEnvelope:
@@ -351,8 +351,10 @@ class OpenEnvelope:
         return self._closing(self._close(seal)).map(self._receipt)
 
     async def _seal_behind(self, before: Sequence["asyncio.Future[Any]"], events: int | None) -> SealReceipt:
-        """Seal as soon as the events that were ended before have their replies, and all that was sent a second time is
-        compared: who sends ahead does not wait."""
+        """Seal when earlier events have their replies, and repeated items are compared.
+
+        An emitter that sends ahead does not wait for that.
+        """
         await asyncio.wait(before)
         return await self.seal(events)
 

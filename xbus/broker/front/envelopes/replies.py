@@ -33,7 +33,7 @@ REFUSALS = {
     "reply_refused": "correct what the consumer refuses, in another envelope",
     "envelope_closed": "start another envelope",
 }
-"""What asking again does not help against, with the next step."""
+"""The errors against which asking again does not help, with the next step."""
 
 FAILURES = {
     "reply_failed": "see the consumer's log, then end the event again or cancel the envelope",

@@ -22,7 +22,7 @@ from xbus.states import EnvelopeState
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 3
-"""How often a retry begins anew after parked envelopes changed. Each time another call has advanced."""
+"""The number of times that a retry begins anew after parked envelopes changed. Each time another call has advanced."""
 
 
 class Replay:

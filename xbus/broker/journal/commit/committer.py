@@ -141,7 +141,7 @@ class Committer:
         self.faults = 0
         """How many faults there have been; what a maker of calls knows once it has their answers."""
         self.outage: JournalUnavailable | None = None
-        """Why the last try to write failed; None where it did not, or only as what was to be written was wrong."""
+        """Why the last try to write failed. None where it did not, or only as what was to be written was wrong."""
         self.seconds = Histogram(SECONDS_BOUNDS)
         """How long the transactions of groups took, with their commits."""
         self.group_sizes = Histogram(WRITES_BOUNDS)
@@ -504,7 +504,7 @@ class Fence:
         self.committed = 0
         """The number of the last transaction that is known to be committed."""
         self._own: dict[str, Any] = {}
-        """What the row of this writer has, as long as no other one takes over."""
+        """The values in the row of this writer, as long as no other one takes over."""
         self.number = 0
         """The number of the last transaction that was stamped. None is used twice, also where a transaction fails:
         else it could speak for another one."""

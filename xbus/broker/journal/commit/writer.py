@@ -32,7 +32,7 @@ from xbus.loop_turn import LoopTurn
 T = TypeVar("T")
 
 GROUP_BYTES = 4 * 1024 * 1024
-"""A group is closed when it holds this much, so that a transaction, and with it the wait for an answer, stays short."""
+"""A group is closed when it holds this much, so that a transaction stays short."""
 
 GROUP_CALLS = 5_000
 
@@ -82,7 +82,7 @@ _Outcome: TypeAlias = tuple[Sequence[_Pending], Sequence[object], int]
 """Calls, their answers, and how many faults there were until then."""
 
 _End: TypeAlias = tuple[BaseException | None, Sequence[_Pending]]
-"""What the thread died of, if it did, and the calls that it was at."""
+"""The error of which the thread died, if it did, and the calls that it was at."""
 
 
 class CommitFigures(NamedTuple):
@@ -153,7 +153,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name=f"journal-{name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop
         self._told: deque[_Outcome | _End] = deque()
-        """What the thread has to tell on the loop; it rings for each."""
+        """The outcomes that the thread has to tell on the loop; it rings for each."""
         self._bell: socket.socket
         self._rung: socket.socket
         self._ended: asyncio.Future[None] | None = None
@@ -483,8 +483,9 @@ def news(calls: Sequence[WriteJob], answers: Sequence[object]) -> tuple[list[App
         answers: of ``Committer.do``, or of ``Committer.decide``.
 
     Returns:
-        The items stored in the database of envelopes that come in parts, in their order. What lies in an object store
-        is left out: it is large, and would take the place of all others. And the sealed envelopes, in position order.
+        The items stored in the database of envelopes that come in parts, in their order. Items in an object store
+        are left out: they are large, and would take the place of all others. And the sealed envelopes, in position
+        order.
     """
     appends: list[Append] = []
     sealed: list[Sealed] = []

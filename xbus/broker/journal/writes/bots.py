@@ -11,7 +11,7 @@ from xbus.broker.journal.writes.write import Write
 
 @dataclass(frozen=True, slots=True)
 class FireSlots(Write[bool]):
-    """Make a run of each slot that has none, and note up to where slots are decided; answers whether that took place.
+    """Make a run of each slot that has none, and note up to where slots are decided. Answers whether that took place.
 
     Args:
         until: nothing happens where another broker has decided further already, or the bot is slowed down.

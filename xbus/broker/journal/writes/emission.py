@@ -359,4 +359,4 @@ class SealedEnvelope(NamedTuple):
 
 
 Sealed: TypeAlias = SealedEnvelope | SealedGroup
-"""What a commit has sealed, in position order."""
+"""The envelopes that a commit has sealed, in position order."""

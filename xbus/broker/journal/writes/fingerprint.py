@@ -46,7 +46,7 @@ _REPLACEMENTS = tuple((re.compile(pattern), replacement) for pattern, replacemen
 
 
 def pattern_of(message: str) -> str:
-    """Write the first line of a message with the same sign for each part that varies, such as a number or a path.
+    """Write the first line of a message with one sign for each number, path or other part that varies.
 
     The other lines quote data, such as a statement with its values. An exception begins with its class.
 

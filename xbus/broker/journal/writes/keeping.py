@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """The limits of what the bus keeps of a type, with the names of the table's columns; None for no such limit.
+    """The limits of what the bus keeps of a type, with the names of the table's columns. None for no such limit.
 
     An event may go as soon as it is beyond one of them.
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields, replace
 
 @dataclass(frozen=True, slots=True)
 class SendingLimits:
-    """The limits of an emitter or of a profile, with the names and the order of the table's columns; None for no limit.
+    """The limits of an emitter or of a profile, with the names and the order of the table's columns. None for no limit.
 
     Args:
         items_per_second: items that the front takes.

@@ -13,8 +13,9 @@ SERVED = "served:"
 
 @dataclass(frozen=True, slots=True)
 class StartSession(Write[bool]):
-    """Begin a session, unless another password was set since the login's was checked, or its run of a bot has ended;
-    whether it has begun.
+    """Begin a session, unless the login's password was changed meanwhile, or its run of a bot has ended.
+
+    Answers whether it has begun.
 
     Args:
         verified_hash: what the password was checked against.

@@ -64,7 +64,7 @@ _HANDLERS: dict[type, Handler] = {
     writes.PutEnvelope: closing.seal,
     writes.PutGroup: closing.seal,
 }
-"""In the order in which a group is carried out; kinds with one handler keep the order in which they came."""
+"""In the order in which a group is carried out. Kinds with one handler keep the order in which they came."""
 
 _IN_ORDER = tuple(dict.fromkeys(_HANDLERS.values()))
 

@@ -125,7 +125,7 @@ def seal(
 
 
 def next_positions(driver: Driver, envelopes: int) -> range:
-    """The places in the log that so many envelopes get; from here to the end of the transaction no other gets one."""
+    """The places in the log that so many envelopes get. From here to the end of the transaction no other gets one."""
     ((last,),) = _MOVE_HEAD.execute(driver, {"sealed": envelopes}).fetchall()
     return range(last - envelopes + 1, last + 1)
 

@@ -18,7 +18,7 @@ from xbus.errors import EnvelopeIdTaken, EventIdTaken, JournalError
 from xbus.states import EnvelopeState
 
 COPY_FROM_BYTES = 64 * 1024
-"""From so much data on PostgreSQL gets segments by COPY, which writes no byte as text, yet takes a round trip more."""
+"""From so much data on PostgreSQL gets segments by COPY, which writes no byte as text. It takes a round trip more."""
 
 INSERT_ENVELOPES = insert_rows(
     "insert_envelopes",
@@ -43,7 +43,7 @@ NO_SEGMENT = (None,) * 3
 """The last values of an event whose row has no segment."""
 
 SMALL_BYTES = 2_000
-"""A segment of at most so many stored bytes lies in the row of its event, if it is the only one. PostgreSQL moves more
+"""The stored bytes up to which the only segment of an event lies in the row of the event. PostgreSQL moves more
 out of a row, and in SQLite more fills the page of many rows."""
 
 INSERT_SEGMENTS = insert_rows("insert_segments", model.segment, COPY_COLUMNS)
@@ -52,7 +52,7 @@ _END_EVENTS = update_rows("end_events", model.event, ["items"], "id", "items IS 
 INTEGRITY_ERRORS = (sqlite3.IntegrityError, psycopg2.IntegrityError)
 _ENVELOPE_KEY = (model.envelope.primary_key.name, "UNIQUE constraint failed: envelope.id")
 _EVENT_KEY = (model.event.primary_key.name, "UNIQUE constraint failed: event.id")
-"""What PostgreSQL and SQLite say when an id is there already: the name of the constraint, and the message."""
+"""The words of PostgreSQL and SQLite for an id that is there already: the name of the constraint, and the message."""
 
 
 def start_envelopes(connection: sa.Connection, group: Sequence[writes.StartEnvelope]) -> None:

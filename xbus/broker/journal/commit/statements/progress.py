@@ -70,7 +70,7 @@ def follow_order(connection: sa.Connection, group: Sequence[writes.FollowOrder])
 
 
 def _follow_roles(connection: sa.Connection) -> None:
-    """Begin and end what consumer roles are owed that somebody inserted or removed by SQL, at the head of the log."""
+    """Begin at the head of the log for consumer roles that somebody inserted by SQL, and end for removed ones."""
     cursor, role, head = model.cursor, model.role, model.head.c.position
     consumers = sa.select(role.c.id).join(model.service).where(model.service.c.kind == "consumer")
     has_cursor = sa.exists().where(cursor.c.role_id == role.c.id)

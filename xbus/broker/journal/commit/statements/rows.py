@@ -27,7 +27,7 @@ Driver: TypeAlias = DBAPIConnection
 Row: TypeAlias = tuple[object, ...]
 
 _MOMENT_CHARACTERS = len("2020-02-29 12:00:00.000000")
-"""What SQLite keeps of a moment: without its time zone, which is UTC."""
+"""The form in which SQLite keeps a moment: without its time zone, which is UTC."""
 
 
 def moment_text(at: datetime) -> str:

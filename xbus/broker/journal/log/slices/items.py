@@ -168,7 +168,7 @@ class SliceItems:
         return span
 
     def _fitting(self, span: ItemSpan, sizes: Sizes) -> ItemSpan | None:
-        """Give the part of a span that fits, and count it; None, and the place where it stopped, if nothing fits.
+        """Give the part of a span that fits, and count it. None, and the place where it stopped, if nothing fits.
 
         Bytes end it between two segments. Only if nothing else was taken it ends within the first segment, whose items
         count its average then.
