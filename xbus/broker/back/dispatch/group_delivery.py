@@ -335,12 +335,11 @@ class GroupDelivery:
                 if instance is None:
                     break
                 instances[instance] = recipient
-            has_slots = len(instances) == len(party.recipients)
-            if not has_slots or not self._hand_over(party, instances):
+            if len(instances) < len(party.recipients) or not self._hand_over(party, instances):
                 for each in instances:
                     self._slots.free(each)
                 # Somebody else has a slot or a key, and gives it to whoever stands in line.
-                if not has_slots or not party.out:
+                if len(instances) < len(party.recipients) or not party.out:
                     party.turn = self._begin(party, self._wait_for_turn(party))
                 return
 
@@ -500,7 +499,6 @@ class GroupDelivery:
             if not each.went_well(call.ids, *said, stay_open=False):
                 self._note(call, self._read(call))
                 return
-        call.is_over = True
         party = call.party
         self.envelopes += len(call.ids)
         is_awaited = False
@@ -600,12 +598,11 @@ class GroupDelivery:
 
     def _end(self, call: GroupCall) -> None:
         call.is_over = True
-        party = call.party
-        party.out.discard(call)
-        if party.change is not None:
-            party.note_change()
-        if party.is_closing:
-            self._forget_if_over(party)
+        call.party.out.discard(call)
+        if call.party.change is not None:
+            call.party.note_change()
+        if call.party.is_closing:
+            self._forget_if_over(call.party)
         self._out.discard(call)
         if not self._out and self._all_back is not None:
             self._all_back.set()

@@ -56,17 +56,18 @@ class PageDelivery:
         """
         if self._open_replies.open or self._log.is_corrected(envelope):
             return []
+        found = self.together(envelope, recipients)
         if not self._open_replies.maybe_open and not any(self._roles[each.role.id].keys.held for each in recipients):
-            return self.together(envelope, recipients)
+            return found
         return [
             party
-            for party in self.together(envelope, recipients)
+            for party in found
             if not self._open_replies.may_be_open(envelope.envelope_id, party)
             and not any(self._roles[each.role.id].keys.blocks(envelope) for each in party)
         ]
 
     def together(self, envelope: LogEnvelope, recipients: Collection[ServedRole]) -> list[list[ServedRole]]:
-        """The same for all small envelopes of the graphs of this one."""
+        """Give the same for all small envelopes of the graphs of this one."""
         return self._calls.parties(envelope.graph_ids, [event.type_name for event in envelope.events], recipients)
 
     async def add(self, small: SmallEnvelope, recipients: Sequence[ServedRole], *, in_company: bool) -> None:

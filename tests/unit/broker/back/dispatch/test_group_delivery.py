@@ -18,7 +18,7 @@ from tests.unit.broker.back.dispatch.bundles.test_bundles import make_own, settl
 from tests.unit.broker.back.test_instances import configure
 from xbus import model
 from xbus.broker.back.dispatch.parties import FIRST_ENVELOPES, MOST_WAITING
-from xbus.broker.back.log import SMALL_BYTES
+from xbus.broker.back.log import SMALL_BYTES, GroupPart
 from xbus.broker.back.progress.consumer_role import Reservations
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients import Abilities
@@ -258,6 +258,7 @@ async def test_what_waits_keeps_no_bytes_of_what_has_gone(journal: Journal) -> N
         group = group_of(broker, [(item, "k", "notes") for item in (b"a" * 1000, b"b", b"c")])
         await broker.write(group)
         (waiting,) = party.parts
+        assert isinstance(waiting, GroupPart)
         assert (list(waiting.positions), waiting.sealed.group.data) == ([3, 4], group.data[1:])
         client.answers.clear()
         out.set_result([DONE])
