@@ -14,17 +14,22 @@ class LoopTurn:
         acts: what is to be done; while somebody is at work, acts may be appended here, too.
         number: grows whenever sockets are looked at, or something else is run.
         is_busy: whether somebody is at work who calls ``end`` then.
+        wakes: whether callers were told something whose next acts are to be done in the turn in which they go on. Each
+            turn costs a call of the system.
     """
 
     def __init__(self) -> None:
         self.acts: list[Act] = []
         self.number = 0
         self.is_busy = False
+        self.wakes = False
+        self._is_due = False
+        """Whether the loop will call ``_end_next``."""
 
     def at_end(self, act: Act) -> None:
         """Do something behind all reads of this turn of the loop; in the next turn if nobody is at work."""
-        if not self.acts and not self.is_busy:
-            asyncio.get_running_loop().call_soon(self.end)
+        if not self.is_busy and not self._is_due:
+            self._end_soon()
         self.acts.append(act)
 
     def run(self, act: Callable[..., object], *args: object) -> None:
@@ -53,11 +58,23 @@ class LoopTurn:
                         tell(error)
         except BaseException:
             self.acts[:0] = acts
-            if self.acts:
-                asyncio.get_running_loop().call_soon(self.end)
+            self.wakes = self.wakes or bool(self.acts)
             raise
         finally:
             self.is_busy = False
+            if self.wakes:
+                self.wakes = False
+                if not self._is_due:
+                    self._end_soon()
+
+    def _end_soon(self) -> None:
+        """End the next turn of the loop behind all that is scheduled so far."""
+        self._is_due = True
+        asyncio.get_running_loop().call_soon(self._end_next)
+
+    def _end_next(self) -> None:
+        self._is_due = False
+        self.end()
 
 
 def tell(error: Exception) -> None:

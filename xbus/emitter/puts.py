@@ -238,6 +238,7 @@ class Puts:
         self._out.discard(message)
         self._window.give(message.size)
         _give(message, answer)
+        self._turn.wakes = True
         if self._waiting and not self._is_due:
             self._send()
 
