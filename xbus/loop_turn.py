@@ -23,13 +23,11 @@ class LoopTurn:
         self.number = 0
         self.is_busy = False
         self.wakes = False
-        self._is_due = False
-        """Whether the loop will call ``_end_next``."""
 
     def at_end(self, act: Act) -> None:
         """Do something behind all reads of this turn of the loop; in the next turn if nobody is at work."""
-        if not self.is_busy and not self._is_due:
-            self._end_soon()
+        if not self.acts and not self.is_busy:
+            asyncio.get_running_loop().call_soon(self.end)
         self.acts.append(act)
 
     def run(self, act: Callable[..., object], *args: object) -> None:
@@ -58,23 +56,19 @@ class LoopTurn:
                         tell(error)
         except BaseException:
             self.acts[:0] = acts
-            self.wakes = self.wakes or bool(self.acts)
+            if self.acts:
+                asyncio.get_running_loop().call_soon(self.end)
             raise
         finally:
             self.is_busy = False
-            if self.wakes:
-                self.wakes = False
-                if not self._is_due:
-                    self._end_soon()
+        if self.wakes:
+            self.wakes = False
+            # The next turn ends behind those who go on in it.
+            self.at_end(_nothing)
 
-    def _end_soon(self) -> None:
-        """End the next turn of the loop behind all that is scheduled so far."""
-        self._is_due = True
-        asyncio.get_running_loop().call_soon(self._end_next)
 
-    def _end_next(self) -> None:
-        self._is_due = False
-        self.end()
+def _nothing() -> None:
+    """Hold the place of acts that may come."""
 
 
 def tell(error: Exception) -> None:
