@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import os
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from xbus.clock import Clock, SystemClock
@@ -14,6 +14,7 @@ from xbus.clock import Clock, SystemClock
 RandomBytes: TypeAlias = Callable[[int], bytes]
 
 TOKEN_BYTES = 32
+UUID_BYTES = 16
 LONGEST_UUID = 36
 """Characters; nothing longer is parsed, or kept."""
 
@@ -24,6 +25,10 @@ _VARIANT = {f"{digit:x}": f"{8 | digit & 3:x}" for digit in range(16)}
 _VERSION_7 = bytes((0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, 0))
 _RANDOM_BITS = bytes((0, 0, 0, 0, 0, 0, 0x0F, 0xFF, 0x3F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF))
 """The bits of a UUID of version 7 that are left to chance."""
+
+_VERSION_5 = bytes((0, 0, 0, 0, 0, 0, 0x50, 0, 0x80, 0, 0, 0, 0, 0, 0, 0))
+_DIGEST_BITS = bytes((*(0xFF,) * 6, 0x0F, 0xFF, 0x3F, *(0xFF,) * 7))
+"""The bits of a UUID of version 5 that come from the hash."""
 
 
 class Ids:
@@ -55,11 +60,9 @@ class Ids:
     def new_bytes(self, number: int) -> list[bytes]:
         """Make so many UUIDs as ``new`` does, of 16 bytes each, of one moment; all of them by one arithmetic."""
         time = int(self._clock.now().timestamp() * 1000).to_bytes(6, "big")
-        length = 16 * number
         fixed = int.from_bytes((time + _VERSION_7) * number, "big")
-        chance = int.from_bytes(self._random_bytes(length), "big") & int.from_bytes(_RANDOM_BITS * number, "big")
-        made = (fixed | chance).to_bytes(length, "big")
-        return list(map(made.__getitem__, map(slice, range(0, length, 16), range(16, length + 16, 16))))
+        chance = int.from_bytes(self._random_bytes(UUID_BYTES * number), "big")
+        return _cut(fixed | chance & int.from_bytes(_RANDOM_BITS * number, "big"), number)
 
     def token(self) -> str:
         """Make a session token that nobody can guess: 256 random bits in URL-safe text."""
@@ -86,17 +89,30 @@ def keyed_envelope_id(emitter_id: int, key: str, generation: int = 0) -> uuid.UU
     return uuid.uuid5(KEYS, f"{name}\0{generation}" if generation else name)
 
 
-def keyed_ids(emitter_id: int, key: str) -> tuple[bytes, bytes]:
-    """Compute the ids of the first envelope with a key of an emitter, and of its only event."""
-    envelope_id = _computed(KEYS.bytes, f"{emitter_id}\0{key}")
-    return envelope_id, _computed(envelope_id, "1")
+def keyed_ids(emitter_ids: Sequence[int], keys: Sequence[str]) -> tuple[list[bytes], list[bytes]]:
+    """Compute the ids of the first envelopes with keys of emitters, and of their only events."""
+    names = [f"{emitter_id}\0{key}".encode() for emitter_id, key in zip(emitter_ids, keys, strict=True)]
+    envelope_ids = _computed(map(KEYS.bytes.__add__, names))
+    return envelope_ids, _computed([each + b"1" for each in envelope_ids])
 
 
-def _computed(namespace: bytes, name: str) -> bytes:
-    """Compute a UUID of version 5 (RFC 9562); an object of it takes twice the time."""
-    digest = hashlib.sha1(namespace + name.encode(), usedforsecurity=False).digest()
-    middle = bytes((digest[6] & 0x0F | 0x50, digest[7], digest[8] & 0x3F | 0x80))
-    return digest[:6] + middle + digest[9:16]
+def _computed(names: Iterable[bytes]) -> list[bytes]:
+    """Compute UUIDs of version 5 (RFC 9562); objects of them take twice the time.
+
+    Args:
+        names: each behind its namespace.
+    """
+    digests = [hashlib.sha1(each, usedforsecurity=False).digest()[:UUID_BYTES] for each in names]
+    number = len(digests)
+    kept = int.from_bytes(b"".join(digests), "big") & int.from_bytes(_DIGEST_BITS * number, "big")
+    return _cut(kept | int.from_bytes(_VERSION_5 * number, "big"), number)
+
+
+def _cut(made: int, number: int) -> list[bytes]:
+    """Cut so many UUIDs out of the number that they are together."""
+    length = UUID_BYTES * number
+    places = map(slice, range(0, length, UUID_BYTES), range(UUID_BYTES, length + UUID_BYTES, UUID_BYTES))
+    return list(map(made.to_bytes(length, "big").__getitem__, places))
 
 
 REPLAYS = uuid.UUID("0b0c5f0e-97c1-5d6b-8a53-3f6d0e7a9b14")

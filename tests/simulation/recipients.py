@@ -14,6 +14,7 @@ from xbus.recipient.bulk.jobs import BulkJobs, Call
 from xbus.recipient.calls import AuthorThread, Calls
 from xbus.recipient.envelope import Batch, Envelope, Event
 from xbus.recipient.refusal import Refusal
+from xbus.rpc.deferred import Promise
 from xbus.testing.endpoint import RecipientEndpoint, VirtualRecipient
 from xbus.testing.network import STOPPED_SECONDS
 
@@ -54,17 +55,16 @@ class SimulatedDesk:
     def __init__(self, choices: random.Random, is_stopped: Callable[[], bool]) -> None:
         self._choices = choices
         self._is_stopped = is_stopped
-        self._jobs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
+        self._jobs: deque[tuple[Callable[[], Any], Promise[Any]]] = deque()
         self._is_busy = False
 
-    def give(self, job: Callable[[], Any]) -> "asyncio.Future[Any]":
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        self._jobs.append((job, future))
+    def give(self, job: Callable[[], Any]) -> Promise[Any]:
+        outcome: Promise[Any] = Promise()
+        self._jobs.append((job, outcome))
         if not self._is_busy:
             self._is_busy = True
-            loop.call_later(self._choices.choice(WORK_SECONDS), self._work)
-        return future
+            asyncio.get_running_loop().call_later(self._choices.choice(WORK_SECONDS), self._work)
+        return outcome
 
     def finished(self, answer: Any) -> Any:
         return answer
@@ -77,20 +77,18 @@ class SimulatedDesk:
         if self._is_stopped():
             loop.call_later(STOPPED_SECONDS, self._work)
             return
-        job, future = self._jobs.popleft()
+        job, outcome = self._jobs.popleft()
+        tell: Callable[[Any], None] = outcome.set_result
+        told: Any
         try:
-            result = job()
+            told = job()
         except Exception as error:
-            # Whoever asked may have given up meanwhile; the job is done all the same.
-            if not future.cancelled():
-                future.set_exception(error)
-                future.exception()
-        else:
-            if not future.cancelled():
-                future.set_result(result)
+            tell, told = outcome.set_exception, error
+        # Before it is told, as one of those who wait for it may give another job.
         self._is_busy = bool(self._jobs)
         if self._is_busy:
             loop.call_later(self._choices.choice(WORK_SECONDS), self._work)
+        tell(told)
 
 
 class _Moody:

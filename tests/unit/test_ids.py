@@ -7,7 +7,15 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.ids import Ids, keyed_envelope_id, numbered_event_id, parse_uuid, replayed_envelope_id, token_hash
+from xbus.ids import (
+    Ids,
+    keyed_envelope_id,
+    keyed_ids,
+    numbered_event_id,
+    parse_uuid,
+    replayed_envelope_id,
+    token_hash,
+)
 
 
 class StandingClock:
@@ -127,3 +135,15 @@ def test_any_chance_makes_legal_ids_of_one_moment(chance: bytes) -> None:
     random_bits = ~(0xF << 76 | 0x3 << 62) & (1 << 80) - 1
     of_chance = [int.from_bytes(chance[k : k + 16], "big") & random_bits for k in range(0, 48, 16)]
     assert [each.int & random_bits for each in made] == of_chance
+
+
+def test_the_ids_of_keys_are_those_of_rfc_9562() -> None:
+    emitter_ids, keys = [1, 2, 2], ["invoice 1", "invoice 1", "Grüße"]
+    envelope_ids, event_ids = keyed_ids(emitter_ids, keys)
+    made = [keyed_envelope_id(emitter_id, key) for emitter_id, key in zip(emitter_ids, keys, strict=True)]
+    assert envelope_ids == [each.bytes for each in made]
+    assert event_ids == [numbered_event_id(each, 1).bytes for each in made]
+
+
+def test_no_keys_have_no_ids() -> None:
+    assert keyed_ids([], []) == ([], [])

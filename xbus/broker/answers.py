@@ -73,7 +73,7 @@ def _translated(translate: Callable[[XbusError, str], object]) -> Callable[[Verb
             if isinstance(outcome, CoroutineType):
                 outcome = asyncio.get_running_loop().create_task(outcome, name=name)
             if isinstance(outcome, (Deferred, asyncio.Future)):
-                return Deferred.of(outcome).recover(recover)
+                return (outcome if isinstance(outcome, Deferred) else Deferred(outcome)).recover(recover)
             return outcome
 
         setattr(translated, REFUSE, recover)

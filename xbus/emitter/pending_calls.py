@@ -79,6 +79,10 @@ class PendingCalls:
         self._entries[call] = entry
         self._waiting.append(entry)
 
+    def withdraw(self, call: RepeatableCall) -> None:
+        """Forget the call that was added last, as it can't be made."""
+        self._waiting.remove(self._entries.pop(call))
+
     def answered(self, call: RepeatableCall, answer: Value) -> None:
         """Note that the call succeeded.
 

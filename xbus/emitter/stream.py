@@ -69,6 +69,9 @@ class Stream:
 
         Returns:
             A future of its answer, which comes after those of all earlier calls. It need not be awaited.
+
+        Raises:
+            ProtocolError: the call has no form on the wire; the stream goes on without it.
         """
         result: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
         if self.error is not None:
@@ -76,17 +79,23 @@ class Stream:
             return result
         self._window.take(call.size)
         self._owe(call, result)
-        self._patience.begin()
-        if call.may_wait and self._watch is None and self._patience.seconds:
-            self._watch_on()
         if self._recovery is None:
             if self._unsent:
                 self._unsent.append(call)
             elif self._is_claimed:
-                # An answer may get lost alone: the call is made twice at least.
-                self._transmit(call, self._patience.seconds / 2)
+                try:
+                    # An answer may get lost alone: the call is made twice at least.
+                    self._transmit(call, self._patience.seconds / 2)
+                except ProtocolError:
+                    self._pending.withdraw(call)
+                    self._results.discard(result)
+                    self._window.give(call.size)
+                    raise
             else:
                 self._recovery = asyncio.create_task(self._repeat(None), name="xbus emitter claims its envelope anew")
+        self._patience.begin()
+        if call.may_wait and self._watch is None and self._patience.seconds:
+            self._watch_on()
         return result
 
     def insist(self, call: RepeatableCall, began: float, error: CallError) -> asyncio.Future[Value]:

@@ -3,7 +3,7 @@ bytes. The journal keeps these bytes, its hash covers them, and recipients get t
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple, NoReturn, TypeAlias, cast
@@ -28,6 +28,10 @@ BAD_HEADER = "bad_header"
 TOO_LARGE = "headers_too_large"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
+# It makes no buffer for each. Without moments and derived types, it calls no code of Python amid a value: so several
+# threads may use it.
+_pack_exactly: Callable[[object], bytes] = msgpack.Packer(use_bin_type=True, strict_types=True).pack
+
 _AS_DATETIME = 3
 """msgpack gives its timestamps as moments in UTC."""
 
@@ -71,8 +75,17 @@ def pack_headers(headers: Mapping[str, object] | None) -> bytes | None:
     """
     if not headers:
         return None
+    if type(headers) is dict:
+        try:
+            return _checked(_pack_exactly(dict(sorted(headers.items()))))
+        except (TypeError, ValueError, OverflowError, Refused):
+            pass  # it is found below what is wrong, or of a type of its own
     if not isinstance(headers, Mapping):
         raise _bad(f"the headers are of the type {type(headers).__name__}", "give a map from names to values")
+    return _packed_each(headers)
+
+
+def _packed_each(headers: Mapping[str, object]) -> bytes:
     return _packed({_name(name): _value(name, value) for name, value in headers.items()})
 
 
@@ -102,7 +115,8 @@ def check_packed(data: object) -> bytes | None:
 
 @lru_cache(KEPT_HEADERS)
 def _checked(data: bytes) -> bytes | None:
-    return pack_headers(cast(dict[str, object], _unpacked(data)))
+    found = cast(dict[str, object], _unpacked(data))
+    return _packed_each(found) if found else None
 
 
 def check_partition_key(key: object) -> str | None:

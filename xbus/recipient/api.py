@@ -216,7 +216,7 @@ class RecipientApi:
     @verb("xbus.commit_envelopes")
     def commit_envelopes(self, envelope_ids: list[Value]) -> Promise[list[BundleAnswer]]:
         """Commit envelopes that were prepared: all of their consumers took them."""
-        deliveries = [self.deliveries.get(str(envelope_id)) for envelope_id in envelope_ids]
+        deliveries = self.deliveries.get_all(envelope_ids)
         answers = self._author_thread.give(partial(commit_all, self._calls, deliveries))
         answers.add_done_callback(lambda done: self._end_committed(deliveries, done))
         return answers

@@ -4,7 +4,9 @@ import asyncio
 import inspect
 import logging
 import queue
+import socket
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -39,9 +41,15 @@ class AuthorThread:
         self._loop = asyncio.get_running_loop()
         self._turn = turn or LoopTurn()
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Promise[Any]] | None] = queue.SimpleQueue()
-        # A daemon: author's code that never returns must not keep the program from ending.
+        self._done: deque[tuple[Callable[[Any], None], object]] = deque()
+        """The outcomes that are to be told on the loop, each with the way to tell it. The thread rings for each: a call
+        of ``call_soon_threadsafe`` would cost ten calls of Python functions."""
+        self._bell, self._rung = socket.socketpair()
+        self._rung.setblocking(False)
+        self._loop.add_reader(self._rung, self._turn.run, self._hear)
         self.steps = 0
         """Grows with each job that begins or ends."""
+        # A daemon: author's code that never returns must not keep the program from ending.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -61,25 +69,35 @@ class AuthorThread:
     def close(self) -> None:
         """Take no further jobs; one that still runs is left to itself."""
         self._jobs.put(None)
+        if self._rung.fileno() >= 0:
+            self._loop.remove_reader(self._rung)
+            self._rung.close()
+
+    def _hear(self) -> None:
+        """Tell the outcome of a ring. The next one comes in a turn of its own, as whoever is told may raise."""
+        self._rung.recv(1)
+        tell, told = self._done.popleft()
+        tell(told)
 
     def _work(self) -> None:
-        tell: Callable[[Any], None]
-        told: object
-        while (given := self._jobs.get()) is not None:
-            job, outcome = given
-            self.steps += 1
-            try:
-                tell, told = outcome.set_result, job()
-            except Exception as error:
-                tell, told = outcome.set_exception, error
-            except BaseException as error:  # as of sys.exit() in the author's code: an answer is owed all the same
-                failure = Failed(f"the recipient's code raised {fault(error)}", code=CODE_FAILED)
-                tell, told = outcome.set_exception, failure
-            self.steps += 1
-            try:
-                self._loop.call_soon_threadsafe(self._turn.run, tell, told)
-            except RuntimeError:  # the loop is closed
-                return
+        done: tuple[Callable[[Any], None], object]
+        with self._bell:
+            while (given := self._jobs.get()) is not None:
+                job, outcome = given
+                self.steps += 1
+                try:
+                    done = outcome.set_result, job()
+                except Exception as error:
+                    done = outcome.set_exception, error
+                except BaseException as error:  # as of sys.exit() in the author's code: an answer is owed all the same
+                    failure = Failed(f"the recipient's code raised {fault(error)}", code=CODE_FAILED)
+                    done = outcome.set_exception, failure
+                self.steps += 1
+                self._done.append(done)
+                try:
+                    self._bell.send(b"!")
+                except OSError:  # nobody waits for it any more
+                    return
 
 
 async def _awaited(answer: Awaitable[T]) -> T:

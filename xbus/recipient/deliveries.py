@@ -130,17 +130,6 @@ class EnvelopeDelivery(Envelope):
         except Exception as error:
             return (False, self.errors_of(error))
 
-    def check(self) -> None:
-        """Let a step pass.
-
-        Raises:
-            CallError: the author's code failed before, or the envelope was stopped.
-            Refusal: the author's code refused it before.
-        """
-        went_wrong = self._error or self._refusal
-        if went_wrong is not None:
-            raise went_wrong
-
     def errors_of(self, error: BaseException) -> list[tuple[list[int], str]]:
         """Note the exception of a step, and give the errors of a refusal as they go to the broker.
 
@@ -301,8 +290,20 @@ class OpenDeliveries:
         """
         self.check_caller()
         if envelope_id not in self._open:
-            raise Refused("the envelope is not open here", "start an event of it first", code="envelope_unknown")
+            raise _not_open()
         return self._open[envelope_id]
+
+    def get_all(self, envelope_ids: Sequence[Value]) -> list[EnvelopeDelivery]:
+        """Give several open envelopes.
+
+        Raises:
+            Failed: as of ``get``.
+            Refused: as of ``get``, by one of them.
+        """
+        self.check_caller()
+        if not self._open.keys() >= set(map(str, envelope_ids)):
+            raise _not_open()
+        return [self._open[str(envelope_id)] for envelope_id in envelope_ids]
 
     def end_all(self, deliveries: Iterable[EnvelopeDelivery]) -> None:
         """Keep nothing of envelopes that have come to their end; one that was stopped may be open anew."""
@@ -368,6 +369,10 @@ class OpenDeliveries:
         if self._ended is not None and not self._open:
             self._ended.set()
             self._ended = None
+
+
+def _not_open() -> Refused:
+    return Refused("the envelope is not open here", "start an event of it first", code="envelope_unknown")
 
 
 MOST_PREPARED = 128
@@ -561,8 +566,11 @@ def commit_all(calls: Calls, deliveries: Sequence[EnvelopeDelivery]) -> list[Bun
     answers: list[BundleAnswer] = []
     for delivery in deliveries:
         try:
-            delivery.check()
-            calls.commit(delivery)
+            went_wrong = delivery._error or delivery._refusal
+            if went_wrong is not None:
+                raise went_wrong
+            if calls.has_commit or delivery.files or delivery.is_stopped:
+                calls.commit(delivery)
             answers.append(TAKEN)
         except BaseException as error:
             answers.append(_answer_to(delivery, error))

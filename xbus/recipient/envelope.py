@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import NoneType
-from typing import Any, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 from xbus.errors import ProtocolError, Refused
 from xbus.files import IncomingFile
@@ -21,6 +21,7 @@ Note: TypeAlias = tuple[str | None, str | None, str | None, int | None, float | 
 of unix time, and which attempt this is."""
 
 _TEXT = (str, NoneType)
+_BYTES = (bytes, NoneType)
 _NUMBERS = (float, int)
 
 _EARLIEST, _LATEST = -62_135_596_800.0, 253_402_300_800.0
@@ -53,6 +54,7 @@ class Envelope:
     files: Sequence[IncomingFile] = ()
     _note: Note = (None, None, None, None, None, None)
     _state: dict[str, Any] | None = None
+    _packed_headers: bytes | None = None
     _headers: Mapping[str, HeaderValue] | None = None
 
     def __init__(self, envelope_id: str, note: Note | None = None) -> None:
@@ -108,11 +110,9 @@ class Envelope:
     @property
     def headers(self) -> Mapping[str, HeaderValue]:
         """The headers that the emitter gave to the envelope, by name; empty without any. Moments are in UTC."""
-        return {} if self._headers is None else self._headers
-
-    @headers.setter
-    def headers(self, headers: Mapping[str, HeaderValue]) -> None:
-        self._headers = headers
+        if self._headers is None:
+            self._headers = _unpacked(self._packed_headers)
+        return self._headers
 
     def read_note(self, note: list[Value]) -> None:
         """Take up what the broker tells of the envelope.
@@ -142,24 +142,28 @@ def checked_note(note: Any) -> Note:
     raise Refused("a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments")
 
 
-class WireHeaders(NamedTuple):
-    """The headers in a call of the broker."""
+def packed_headers(told: Mapping[Key, Any]) -> tuple[bytes | None, str | None, bytes | None]:
+    """Read a map of the broker: the headers of an event, its partition key, and the headers of its envelope.
 
-    headers: Mapping[str, HeaderValue]
-    partition_key: str | None
-    envelope_headers: Mapping[str, HeaderValue]
-
-    @classmethod
-    def of_wire(cls, told: Mapping[Key, Value]) -> "WireHeaders":
-        """Read the map in which the broker tells them.
-
-        Raises:
-            Refused: it has another form (``wrong_arguments``, ``bad_header``).
-        """
-        match told.get("headers"), told.get("partition_key"), told.get("envelope_headers"):
-            case (bytes() | None as headers, str() | None as key, bytes() | None as of_envelope):
-                return cls(unpack_headers(headers), key, unpack_headers(of_envelope))
+    Raises:
+        Refused: the map has another form (``wrong_arguments``).
+    """
+    own, key, of_envelope = told.get("headers"), told.get("partition_key"), told.get("envelope_headers")
+    if type(own) not in _BYTES or type(key) not in _TEXT or type(of_envelope) not in _BYTES:
         raise Refused("headers are not a map of headers, partition_key and envelope_headers", code="wrong_arguments")
+    return own, key, of_envelope
+
+
+def _unpacked(headers: bytes | None) -> dict[str, HeaderValue]:
+    """Unpack headers at their first use: most authors ask for none.
+
+    Raises:
+        Refusal: they are no headers; they never will be.
+    """
+    try:
+        return unpack_headers(headers)
+    except Refused as error:
+        raise Refusal(error.cause) from error
 
 
 class Event:
@@ -184,6 +188,7 @@ class Event:
     partition_key: str | None = None
     file: IncomingFile | None = None
     _state: dict[str, Any] | None = None
+    _packed_headers: bytes | None = None
     _headers: Mapping[str, HeaderValue] | None = None
     reports: int = 0
     _told: tuple[int, int | None] | None = None
@@ -213,19 +218,21 @@ class Event:
 
         The event's own count where both have a name. Moments are in UTC. Behind a worker an event has them, too.
         """
-        return self.envelope.headers if self._headers is None else self._headers
+        if self._packed_headers is None:
+            return self.envelope.headers
+        if self._headers is None:
+            self._headers = {**self.envelope.headers, **_unpacked(self._packed_headers)}
+        return self._headers
 
     def read_headers(self, headers: Mapping[Key, Value]) -> None:
         """Take up the headers that the broker tells of the event, and with its first event of the envelope.
 
         Raises:
-            Refused: they are no headers (``wrong_arguments``, ``bad_header``).
+            Refused: they have another form (``wrong_arguments``).
         """
-        own, self.partition_key, of_envelope = WireHeaders.of_wire(headers)
-        if of_envelope:
-            self.envelope.headers = of_envelope
-        if own:
-            self._headers = {**self.envelope.headers, **own}
+        self._packed_headers, self.partition_key, of_envelope = packed_headers(headers)
+        if of_envelope is not None:
+            self.envelope._packed_headers = of_envelope
 
     def save(self, path: str | os.PathLike[str]) -> IncomingFile:
         """Write the file that the event brings, in ``on_event_start``; its items come to no other method then::

@@ -108,17 +108,15 @@ class Deferred(Generic[T]):
 
     def map(self, make: Callable[[T], U]) -> "Deferred[U]":
         """Go on from the answer; an error goes past."""
-        self._add(make, None)
+        assert self._steps is not None, "nobody has asked for the outcome yet"
+        self._steps.append((make, None))
         return cast("Deferred[U]", self)
 
     def recover(self, heal: Callable[[Exception], T]) -> "Deferred[T]":
         """Go on from an error: ``heal`` returns an answer in its place, or raises another error."""
-        self._add(None, heal)
-        return self
-
-    def _add(self, make: Callable[[Any], object] | None, heal: Callable[[Exception], object] | None) -> None:
         assert self._steps is not None, "nobody has asked for the outcome yet"
-        self._steps.append((make, heal))
+        self._steps.append((None, heal))
+        return self
 
     def add_done_callback(self, callback: "Callable[[Deferred[T]], object]") -> None:
         """Call ``callback`` with this when the outcome can be asked for."""

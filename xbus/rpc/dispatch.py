@@ -106,7 +106,7 @@ class Dispatch:
         """
         if self._admit is not None:
             self._admit(name)
-        return self.handler(name)(args, kwargs)
+        return (self.handlers.get(name) or self.handler(name))(args, kwargs)
 
     def refuse(self, name: str, error: Exception) -> object:
         """Answer a call as its verb answers such an error.

@@ -17,6 +17,7 @@ from xbus.broker.journal.commit.writer import UNPROMISED_SECONDS, news
 from xbus.broker.journal.database.engine import journal_errors
 from xbus.broker.journal.writes import Append, Sealed, Write, WriteAnswer
 from xbus.errors import XbusError
+from xbus.loop_turn import LoopTurn
 from xbus.testing.images import opened
 from xbus.testing.timing import Timing
 
@@ -104,6 +105,7 @@ class VirtualJournal:
     large_bytes: int | None = None
 
     def __init__(self, database: Database, timing: Timing, max_segment_bytes: int) -> None:
+        self.turn = LoopTurn()
         self._database = database
         self._timing = timing
         self._committer = Committer(database.engine, "broker", max_segment_bytes)

@@ -10,7 +10,7 @@ from xbus.emitter.patience import EmitterPatience
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.session import FrontLimits, SendWindow
 from xbus.emitter.stream import Stream
-from xbus.errors import Failed, Refused
+from xbus.errors import Failed, ProtocolError, Refused
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Value, pack
 from xbus.rpc.exchange import AnswerTaker
@@ -72,3 +72,17 @@ async def test_a_call_without_a_form_on_the_wire_that_is_made_again_is_refused()
     session.takers[0](None, Failed("the journal is away", code="journal_unavailable"))
     with pytest.raises(Refused):
         await asyncio.wait_for(call, 60.0)
+
+
+async def test_a_call_without_a_form_on_the_wire_is_raised_and_leaves_nothing_that_waits() -> None:
+    session = HeldSession()
+    window = SendWindow(50)
+    stream = Stream(session, window, EmitterPatience(60.0, SystemClock()))
+    with pytest.raises(ProtocolError) as refused:
+        stream.submit(RepeatableCall("work", (2**64,), 60.0, size=50))
+    assert refused.value.code == "bad_value"
+    assert window.is_open
+
+    good = stream.submit(RepeatableCall("work", (1,), 60.0, size=50))
+    session.takers[-1]("done", None)
+    assert good.result() == "done", "no answer is waited for before it"

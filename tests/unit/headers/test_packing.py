@@ -3,6 +3,7 @@
 import enum
 import random
 from datetime import UTC, datetime, timedelta, timezone
+from types import MappingProxyType
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.counting import calls_of
 from xbus.errors import Refused
 from xbus.headers import (
     MAX_BYTES,
@@ -45,6 +47,17 @@ VALUES: st.SearchStrategy[HeaderValue] = st.one_of(
     st.datetimes(timezones=ZONES).filter(lambda at: 2 < at.year < 9998),
 )
 HEADERS = st.dictionaries(NAMES, VALUES, max_size=12)
+
+
+@given(HEADERS)
+def test_a_dict_is_packed_as_any_other_map(headers: dict[str, HeaderValue]) -> None:
+    assert pack_headers(headers) == pack_headers(headers) == pack_headers(MappingProxyType(headers))
+
+
+def test_headers_that_are_sent_again_are_not_checked_again() -> None:
+    headers: dict[str, HeaderValue] = {"shop": "Paris", "user": "Ada", "lines": 3}
+    assert pack_headers(headers) is not None
+    assert calls_of(lambda: pack_headers({**headers})) == 1
 
 
 @given(HEADERS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import threading
 import uuid
 import weakref
@@ -137,6 +138,19 @@ async def test_the_outcome_is_told_in_a_turn_so_that_the_answer_goes_at_its_end(
     assert await outcome == "done"
     desk.close()
     assert are_busy == [True]
+
+
+async def test_who_raises_at_an_outcome_leaves_the_others_alone_and_a_closed_thread_keeps_nothing() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    desk = AuthorThread("author")
+    told: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(str(context["exception"])))
+    bad, good = desk.give(lambda: "bad"), desk.give(lambda: "good")
+    bad.add_done_callback(lambda _: [][0])
+    assert await good == "good"
+    assert told == ["list index out of range"]
+    desk.close()
+    await until(lambda: len(os.listdir("/proc/self/fd")) == before)
 
 
 async def test_who_waits_for_the_end_of_all_goes_on_behind_the_last(bench: Bench, store: Store) -> None:
@@ -545,8 +559,11 @@ async def test_an_envelope_that_was_let_go_is_not_committed_without_its_items(be
 
 
 async def test_heartbeats_tell_of_all_and_show_progress(bench: Bench, store: Store) -> None:
+    may_begin = threading.Event()
+    bench.desk.give(may_begin.wait)
     taking = bench.api.take_envelopes([whole("A", b"a"), whole("B", b"b1", b"wait"), whole("C", b"c")])
     before = bench.api.work()
+    may_begin.set()
     await until(store.waits.is_set)
     now = bench.api.work()
     assert bench.open == ["A", "B", "C"]

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from xbus.errors import Refused
-from xbus.recipient import Batch, Item, Refusal
-from xbus.rpc.codec import pack, pack_items
+from xbus.headers import pack_headers
+from xbus.recipient import Batch, Envelope, Event, Item, Refusal
+from xbus.rpc.codec import Key, Value, pack, pack_items
 
 
 def test_an_item_knows_its_place() -> None:
@@ -76,3 +77,18 @@ def test_a_batch_that_does_not_fit_together_is_refused(items: int, data: bytes, 
 
 def test_a_refusal_on_the_wire() -> None:
     assert Refusal("no such client", [1, 2]).errors == [([1, 2], "no such client")]
+
+
+def test_headers_are_unpacked_when_the_author_asks_for_them() -> None:
+    event = Event("E", "notes", Envelope("A"))
+    event.read_headers({"headers": b"\xc1", "partition_key": "p", "envelope_headers": pack_headers({"shop": "Paris"})})
+    assert (event.partition_key, event.envelope.headers) == ("p", {"shop": "Paris"})
+    with pytest.raises(Refusal, match="the headers are no msgpack"):
+        _ = event.headers
+
+
+@pytest.mark.parametrize("bad", [{"headers": "text"}, {"partition_key": 1}, {"envelope_headers": {}}])
+def test_headers_of_another_form_are_refused(bad: dict[Key, Value]) -> None:
+    with pytest.raises(Refused) as refused:
+        Event("E", "notes", Envelope("A")).read_headers(bad)
+    assert refused.value.code == "wrong_arguments"

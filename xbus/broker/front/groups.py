@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, islice
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from uuid import UUID
 
 from xbus.broker.answers import on_wire, promised_answer, recode
-from xbus.broker.front.envelopes import NewEvent, Throttle, head_of_array, tags_of_array
+from xbus.broker.front.envelopes import NewEvent, Throttle, heads_of_arrays, tags_of_array
 from xbus.broker.front.front import Front, NewGroup
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.writes import SealedGroup, SealReceipt
@@ -58,13 +58,13 @@ _COMPUTED = bytes(range(COMPUTED_VERSION << 4, (COMPUTED_VERSION + 1) << 4))
 """Such bytes of the ids that the bus computes."""
 
 _Columns: TypeAlias = tuple[
-    tuple[bytes, ...],
-    tuple[bytes, ...],
-    tuple[str, ...],
-    tuple[int, ...],
-    tuple[bytes, ...],
-    tuple[Value, ...],
-    tuple[Value, ...],
+    Sequence[bytes],
+    Sequence[bytes],
+    Sequence[str],
+    Sequence[int],
+    Sequence[bytes],
+    Sequence[Value],
+    Sequence[Value],
 ]
 
 Answers: TypeAlias = list[GroupedReceipt | GroupedError]
@@ -446,10 +446,8 @@ def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
     Raises:
         Refused: one of them is none that may be in a group.
     """
-    found: _Columns
     try:
-        found = tuple(zip(*entries, strict=True))
-        ids, event_ids, names, items, data, heads, tags = found
+        ids, event_ids, names, items, data, heads, tags = cast(_Columns, zip(*entries, strict=True))
     except (TypeError, ValueError):
         raise _not_plain() from None
     if (
@@ -463,16 +461,17 @@ def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
     own: Sequence[bytes] = (*ids, *event_ids)
     """The ids that callers made."""
     if not heads.count(None) == tags.count(None) == number:
-        read_heads = [PLAIN_HEAD if value is None else head_of_array(value) for value in heads]
+        read_heads = heads_of_arrays(heads)
         read_tags = [NO_TAGS if value is None else tags_of_array(value) for value in tags]
-        if {head.key for head in read_heads} != {None}:
-            pairs = [
-                (envelope_id, event_id) if head.key is None else keyed_ids(emitter_id, head.key)
-                for emitter_id, envelope_id, event_id, head in zip(emitter_ids, ids, event_ids, read_heads, strict=True)
-            ]
-            ids, event_ids = zip(*pairs, strict=True)
-            all_ids, twice = (*ids, *event_ids), (*read_heads, *read_heads)
-            own = [each for each, head in zip(all_ids, twice, strict=True) if head.key is None]
+        keyed = [place for place, head in enumerate(read_heads) if head[1] is not None]
+        if keyed:
+            others = {*range(number)}.difference(keyed)
+            own = [*[ids[place] for place in others], *[event_ids[place] for place in others]]
+            ids, event_ids = [*ids], [*event_ids]
+            keys = [str(read_heads[place].key) for place in keyed]
+            made = keyed_ids([emitter_ids[place] for place in keyed], keys)
+            for place, envelope_id, event_id in zip(keyed, *made, strict=True):
+                ids[place], event_ids[place] = envelope_id, event_id
     if (
         not {bytes}.issuperset(map(type, own))
         or not {ID_BYTES}.issuperset(map(len, own))
@@ -506,9 +505,9 @@ def _alone(emitter_id: int, entry: Value) -> tuple[UUID, NewEvent, EnvelopeHead]
         case [envelope_id, event_id, str(type_name), int(items), bytes(data), head_array, tags_array] if (
             items >= 0 and not isinstance(items, bool)
         ):
-            head = head_of_array(head_array)
+            (head,) = heads_of_arrays([head_array])
             if head.key is not None:
-                made = [UUID(bytes=each) for each in keyed_ids(emitter_id, head.key)]
+                made = [UUID(bytes=each) for (each,) in keyed_ids([emitter_id], [head.key])]
             else:
                 made = [_own_id(envelope_id, "envelope_id"), _own_id(event_id, "event_id")]
             return made[0], NewEvent(made[1], type_name, items, data, tags_of_array(tags_array)), head
@@ -523,7 +522,7 @@ def _ids_of(emitter_id: int, entry: Value) -> set[bytes]:
     """Read the ids of an envelope and its event, as far as it has some."""
     match entry:
         case [_, _, _, _, _, [_, str(key), _], _]:
-            return {*keyed_ids(emitter_id, key)}
+            return {each for (each,) in keyed_ids([emitter_id], [key])}
         case [envelope_id, event_id, *_]:
             return {each for each in (envelope_id, event_id) if isinstance(each, bytes)}
     return set()

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from xbus.errors import Refused
-from xbus.headers import HeaderValue
+from xbus.headers import HeaderValue, unpack_headers
 from xbus.recipient.base import Worker
-from xbus.recipient.envelope import WireHeaders
+from xbus.recipient.envelope import packed_headers
 from xbus.rpc.codec import Value
 
 
@@ -63,8 +63,8 @@ class Handover:
                 } if isinstance(handover, dict):
                     ids = UUID(envelope_id), UUID(event_id)
                     source = UUID(origin if made is None else made)
-                    own, key, of_envelope = WireHeaders.of_wire(handover)
-                    about = ({**of_envelope, **own}, key)
+                    own, key, of_envelope = packed_headers(handover)
+                    about = ({**unpack_headers(of_envelope), **unpack_headers(own)}, key)
                     return cls(*ids, type_name, UUID(attempt_id), node, source, made is not None, items, *about)
         except ValueError:
             pass  # an invalid id

@@ -265,7 +265,7 @@ class Answering:
                 except Exception as translated:
                     error = translated
         else:
-            value, error = Deferred.of(answer).outcome()
+            value, error = (answer if isinstance(answer, Deferred) else Deferred(answer)).outcome()
         if error is None:
             self._answer(call, value)
         elif isinstance(error, asyncio.CancelledError):

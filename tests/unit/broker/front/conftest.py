@@ -19,6 +19,7 @@ from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import StoredEnvelope, read_envelope
 from xbus.broker.journal.writes import SealReceipt
+from xbus.clock import Clock
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items
 from xbus.supervision.health import Health
@@ -133,16 +134,21 @@ def replies(journal: Journal, rings: Rings) -> ReplyRequests:
 
 
 @pytest.fixture
+def clock() -> Clock:
+    return StandingClock()
+
+
+@pytest.fixture
 async def front(
-    journal: Journal, configuration: Configuration, replies: ReplyRequests, rings: Rings
+    journal: Journal, configuration: Configuration, replies: ReplyRequests, rings: Rings, clock: Clock
 ) -> AsyncIterator[Front]:
     journal.on_sealed(lambda sealed: rings.ring())
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(replies.watch())
         yield Front(
             journal,
-            Checks(configuration, LIMITS, StandingClock()),
-            StandingClock(),
+            Checks(configuration, LIMITS, clock),
+            clock,
             replies,
             rings.ring,
             tasks,

@@ -42,6 +42,10 @@ SETTLE_SECONDS = 0.5
 COMPARED = 256
 """How many envelopes whose content was removed may be compared at a time; one more, and the oldest begins anew."""
 
+MOST_KEPT = 1_000
+"""The open envelopes whose items are kept in memory while they are small, 4 MB at the most. More spare reads where more
+clients send at once."""
+
 Known: TypeAlias = OpenEnvelope | ClosedEnvelope | PrunedKeyedEnvelope
 T = TypeVar("T")
 
@@ -192,6 +196,8 @@ class EnvelopeDirectory:
         self._answers = SlowAnswers(self.later, replies, checks.wants_reply)
         self.intake = Intake()
         """The count of what was sealed."""
+        self._moment_of = -1, clock.now()
+        """The number of a turn of the loop, and its moment."""
         self.called: set[UUID] = set()
         """The envelopes that calls were made for, until somebody takes them out."""
 
@@ -219,10 +225,12 @@ class EnvelopeDirectory:
     def open(self, emitter_id: int, envelope_id: UUID, options: EnvelopeHead = PLAIN_HEAD) -> OpenEnvelope:
         """Begin an envelope that there is not."""
         size = len(options.headers or b"")
-        state = OpenEnvelopeState(envelope_id, emitter_id, data_bytes=size, key=options.key, headers=options.headers)
+        ordering_key, key, headers = options
+        state = OpenEnvelopeState(envelope_id, emitter_id, data_bytes=size, key=key, headers=headers)
+        state.ordering_key, state.kept = ordering_key, [] if len(self._open) < MOST_KEPT else None
         envelope = self._keep(state)
         self.called.add(envelope_id)
-        state.opened_at = now = self._clock.now()
+        state.opened_at = now = self._moment()
         envelope.write(StartEnvelope(envelope_id, emitter_id, now, options))
         return envelope
 
@@ -282,6 +290,8 @@ class EnvelopeDirectory:
 
     def put_group(self, group: PutGroup) -> Promise[SealedGroup]:
         """Write envelopes of which nothing is known here. Other calls for them wait until that is answered."""
+        # What ends behind it in this turn of the loop has a later moment.
+        self._moment_of = -1, group.at
         writing: Promise[SealedGroup] = Promise()
         self._grouped.update(dict.fromkeys(group.envelope_ids, writing))
         writing.add_done_callback(functools.partial(self._answer_group, group))
@@ -304,6 +314,7 @@ class EnvelopeDirectory:
         Args:
             act: what the call does instead, where the journal turns out to have an envelope of that id.
         """
+        self._moment_of = -1, write.at
         lookup = self._lookups[write.envelope_id] = _Lookup()
         call = _WaitingCall(act, Promise())
         writing: Promise[SealReceipt] = Promise()
@@ -444,9 +455,18 @@ class EnvelopeDirectory:
 
     def _keep(self, state: OpenEnvelopeState) -> OpenEnvelope:
         checks = self._checks.of(state.emitter_id)
-        envelope = OpenEnvelope(state, self._journal, self._clock, checks, self._forget, self._answers)
+        envelope = OpenEnvelope(state, self._journal, checks, self._forget, self._answers, self._moment)
         self._open[state.envelope_id] = envelope
         return envelope
+
+    def _moment(self) -> datetime:
+        """Give the moment at which envelopes end. It is one for a turn of the loop, so that they can be a group."""
+        turn = self._journal.turn
+        if not turn.is_busy:
+            return self._clock.now()
+        if turn.number != self._moment_of[0]:
+            self._moment_of = turn.number, self._clock.now()
+        return self._moment_of[1]
 
     def _forget(self, envelope: OpenEnvelope) -> None:
         envelope_id = envelope.state.envelope_id

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Hashable, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -20,8 +21,17 @@ from xbus.broker.front.envelopes.state import (
 )
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.objects.stowing import Order
-from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, SealReceipt, StartEnvelope, StartEvent, Write
-from xbus.clock import Clock
+from xbus.broker.journal.writes import (
+    Append,
+    Cancel,
+    EndEvent,
+    GroupType,
+    Seal,
+    SealReceipt,
+    StartEnvelope,
+    StartEvent,
+    Write,
+)
 from xbus.errors import EnvelopeCancelled, Failed, Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import pack_items, unpack_items
@@ -46,29 +56,27 @@ class OpenEnvelope:
         checks: lets pass what its emitter sends.
         forget: called with this object when a write failed or it is closed: then what the journal has counts.
         answers: for what takes longer than a write.
+        moment: gives the moment of its end.
     """
 
     def __init__(
         self,
         state: OpenEnvelopeState,
         journal: Journal,
-        clock: Clock,
         checks: EmitterChecks,
         forget: Callable[["OpenEnvelope"], None],
         answers: SlowAnswers,
+        moment: Callable[[], datetime],
     ) -> None:
         self.state = state
+        self.emitter_id = state.emitter_id
         self._journal = journal
-        self._clock = clock
+        self._moment = moment
         self._checks = checks
         self._forget = forget
         self._answers = answers
         self._unanswered: set[Writing] = set()
         self._comparisons = ResendChecks()
-
-    @property
-    def emitter_id(self) -> int:
-        return self.state.emitter_id
 
     @property
     def key(self) -> str | None:
@@ -100,7 +108,7 @@ class OpenEnvelope:
     def write(self, write: Write[SealReceipt | None]) -> Writing:
         """Write behind all that was written of this envelope before."""
         writing: Writing = Promise()
-        order = Order(self.state.emitter_id, self.state.last_write)
+        order = Order(self.emitter_id, self.state.last_write)
         self._journal.submit(write, writing, promises=type(write) not in UNPROMISED, order=order)
         self.state.last_write = writing
         self._unanswered.add(writing)
@@ -109,7 +117,8 @@ class OpenEnvelope:
 
     def _written(self, writing: Writing) -> None:
         self._unanswered.discard(writing)
-        if not writing.cancelled() and (error := writing.exception()) is not None:
+        error = writing.error
+        if error is not None and not writing.cancelled():
             log.warning(
                 "a write failed: %s", error, extra={"action": "write_failed", "envelope_id": self.state.envelope_id}
             )
@@ -170,6 +179,9 @@ class OpenEnvelope:
         if tags.size:
             check_room(self.state.envelope_id, self.state.items, self.state.data_bytes + tags.size, self._checks.limits)
         event = self.state.start_event(event_id, type_name, event_type.hashed_name, tags)
+        if not event_type.immediate_reply:
+            about = (event_type.id, type_name, event_type.hashed_name, event_type.graph_id, event_type.compress)
+            event.kind = GroupType(*about)
         self.write(
             StartEvent(
                 event_id,
@@ -211,7 +223,7 @@ class OpenEnvelope:
         first_index = self.state.take(event, items, data, self._checks.limits)
         compress = self._checks.is_compressed(event.type_name)
         write = Append(self.state.envelope_id, event_id, first_index, items, data, compress)
-        return Deferred.of(self.write(write)).map(lambda _: first_index + items)
+        return Deferred(self.write(write)).map(lambda _: first_index + items)
 
     def _other_content(self, what: Hashable, refusal: Refused) -> None:
         """Under a key not even a seal that was sent ahead may seal what its sender did not send."""
@@ -296,7 +308,7 @@ class OpenEnvelope:
         if self._answers.wants_reply(event.type_name):
             event.asking = self._answers.later(self._end_with_reply(event))
             return Deferred.of(event.asking)
-        return Deferred.of(self._end(event)).map(lambda _: EndedEvent(event.items))
+        return Deferred(self._end(event)).map(lambda _: EndedEvent(event.items))
 
     def _end(self, event: OpenEventState) -> Writing:
         event.ended = True
@@ -339,14 +351,15 @@ class OpenEnvelope:
                 code="count_mismatch",
             )
         self.state.check_sealable()
-        self.state.sealed_at = self._clock.now()
+        self.state.sealed_at = at = self._moment()
         seal = Seal(
             self.state.envelope_id,
             len(self.state.events),
             self.state.items,
-            self.state.sealed_at,
+            at,
             self.state.content_hash,
             self.state.headers,
+            self.state.content(at),
         )
         return self._closing(self._close(seal)).map(self._receipt)
 
@@ -372,7 +385,7 @@ class OpenEnvelope:
         """
         if self.state.closing is None:
             self.state.giving_up = True
-            self._close(Cancel(self.state.envelope_id, self._clock.now(), reason))
+            self._close(Cancel(self.state.envelope_id, self._moment(), reason))
         assert self.state.closing is not None
         return Deferred.of(self.state.closing).map(self._cancelled).recover(_cancelled_already)
 
@@ -387,7 +400,8 @@ class OpenEnvelope:
                 raise envelope_closed(self.state.envelope_id, error.cause) from error
             raise error
 
-        return Deferred.of(writing).recover(explain)
+        closing: Deferred[SealReceipt | None] = Deferred(writing)
+        return closing.recover(explain)
 
     def _close(self, write: Seal | Cancel) -> Writing:
         closing = self.write(write)

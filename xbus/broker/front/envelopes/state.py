@@ -11,11 +11,16 @@ from uuid import UUID
 from xbus.broker.front.envelopes.checks import EnvelopeLimits, check_room
 from xbus.broker.journal.log.envelopes import StoredEnvelope
 from xbus.broker.journal.log.segments import content_hash
-from xbus.broker.journal.writes import SealReceipt
+from xbus.broker.journal.writes import GroupType, PutGroup, SealReceipt
+from xbus.envelope import EnvelopeHead
 from xbus.errors import Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.ids import is_computed, numbered_event_id
 from xbus.rpc.deferred import Promise
+
+KEPT_BYTES = 4096
+"""The most bytes of items and headers of an open envelope that is kept in memory. The back need not read it when it is
+sealed. More spare more reads, and take more memory."""
 
 Writing: TypeAlias = Promise[SealReceipt | None]
 """A write that the journal has not answered yet, or has: with the receipt for a seal, with None for all else."""
@@ -44,6 +49,7 @@ class OpenEventState:
         asking: done when its immediate reply has come, or failed to; None while nobody waits for one.
         digest: SHA-256 over the data of all its items so far, in an envelope with a key; else None.
         tags: its headers and its partition key.
+        kind: its type, where it began in this process and has no immediate reply; else None.
     """
 
     event_id: UUID
@@ -55,6 +61,7 @@ class OpenEventState:
     asking: "asyncio.Future[EndedEvent] | None" = None
     digest: "hashlib._Hash | None" = None
     tags: EventTags = NO_TAGS
+    kind: GroupType | None = None
 
     @property
     def hashes(self) -> list[bytes]:
@@ -78,6 +85,8 @@ class OpenEnvelopeState:
         headers: packed; None for none.
         opened_at: when its first call came; None if that was before a restart.
         sealed_at: when its seal was written, if it was.
+        ordering_key: as it began with; None also for one that began before a restart.
+        kept: its items so far, while it is small and has one event; None where they are not kept.
     """
 
     envelope_id: UUID
@@ -95,6 +104,8 @@ class OpenEnvelopeState:
     headers: bytes | None = None
     opened_at: datetime | None = None
     sealed_at: datetime | None = None
+    ordering_key: str | None = None
+    kept: list[bytes] | None = None
 
     @classmethod
     def of_stored(cls, stored: StoredEnvelope, digests: "Mapping[UUID, hashlib._Hash]") -> "OpenEnvelopeState":
@@ -202,7 +213,31 @@ class OpenEnvelopeState:
         self.data_bytes += len(data)
         if event.digest is not None:
             event.digest.update(data)
+        if self.kept is not None:
+            self.kept.append(data)
+            if self.data_bytes > KEPT_BYTES:
+                self.kept = None
         return first_index
+
+    def content(self, at: datetime) -> PutGroup | None:
+        """Give all of it as it is sealed, where that is kept."""
+        if self.kept is None or len(self.events) != 1:
+            return None
+        ((event_id, event),) = self.events.items()
+        if event.kind is None:
+            return None
+        return PutGroup(
+            (self.emitter_id,),
+            at,
+            (self.envelope_id.bytes,),
+            (event_id.bytes,),
+            (event.kind,),
+            (event.items,),
+            (self.kept[0] if len(self.kept) == 1 else b"".join(self.kept),),
+            (EnvelopeHead(self.ordering_key, self.key, self.headers),),
+            (event.tags,),
+            self.data_bytes,
+        )
 
     @property
     def content_hash(self) -> bytes | None:

@@ -1,12 +1,13 @@
 """Group commit: one thread owns the write connection and commits all that arrived meanwhile in one transaction."""
 
 import asyncio
+import itertools
 import queue
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -18,6 +19,7 @@ from xbus.broker.journal.writes import (
     Append,
     PutEnvelope,
     Repeat,
+    Seal,
     Sealed,
     SealedEnvelope,
     SealedGroup,
@@ -485,10 +487,11 @@ def news(calls: Sequence[WriteJob], answers: Sequence[object]) -> tuple[list[App
     Returns:
         The items stored in the database of envelopes that come in parts, in their order. Items in an object store
         are left out: they are large, and would take the place of all others. And the sealed envelopes, in position
-        order.
+        order. Envelopes that came in parts are groups, too, where their content is at hand.
     """
     appends: list[Append] = []
     sealed: list[Sealed] = []
+    ended: list[SealedGroup] = []
     for call, answer in zip(calls, answers, strict=True):
         if answer is None:
             if type(call.what) is Append and call.what.stored is None:
@@ -496,12 +499,24 @@ def news(calls: Sequence[WriteJob], answers: Sequence[object]) -> tuple[list[App
         elif type(answer) is SealedGroup:
             if answer.hashes:
                 sealed.append(answer)
+        elif type(answer) is SealReceipt and type(call.what) is Seal and call.what.content is not None:
+            ended.append(SealedGroup(answer.position, answer.position, call.what.content, (answer.hash,)))
         elif type(answer) is SealReceipt:
             content = call.what if type(call.what) is PutEnvelope else None
             sealed.append(SealedEnvelope(answer, content, type(call.what) is Repeat))
+    if ended:
+        sealed += _runs(ended)
     if len(sealed) > 1:
         sealed.sort(key=lambda each: each.first)
     return appends, sealed
+
+
+def _runs(ended: list[SealedGroup]) -> Iterator[SealedGroup]:
+    """Join envelopes that follow each other, and ended in one turn of the loop, to groups."""
+    ended.sort(key=lambda each: each.first)
+    places = itertools.count()
+    for _, run in itertools.groupby(ended, lambda each: (each.first - next(places), each.group.at)):
+        yield SealedGroup.joined([*run])
 
 
 def silent(seconds: float) -> JournalUnavailable:

@@ -147,13 +147,23 @@ def content_hash(events: Collection[EventContent], headers: bytes | None = None)
     """
     if headers is None and all(event.tags == NO_TAGS for event in events):
         return _hash_without_headers(events)
-    whole = hashlib.sha256(_VERSION_2 + _measured(headers))
+    whole = hashlib.sha256(hash_opening(headers))
     for event in events:
         whole.update(event.hashed_name.encode() + b"\0" + event.items.to_bytes(8, "big"))
         key = event.tags.partition_key
         whole.update(_measured(event.tags.headers) + _measured(None if key is None else key.encode()))
         whole.update(len(event.hashes).to_bytes(4, "big") + b"".join(event.hashes))
     return whole.digest()
+
+
+def hash_opening(headers: bytes | None) -> bytes:
+    """Write what the hash of an envelope by version 2 begins with."""
+    return _VERSION_2 + _measured(headers)
+
+
+NO_SEGMENTS = bytes(8) + bytes(4)
+LONE_SEGMENT = bytes(8) + (1).to_bytes(4, "big")
+"""An event in that hash, without headers and partition key, up to the hashes of so many segments."""
 
 
 def _hash_without_headers(events: Iterable[EventContent]) -> bytes:

@@ -6,6 +6,7 @@ The parts of a small envelope, and its receipt, are named tuples: these take a t
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -90,6 +91,7 @@ class Seal(Write["SealReceipt"]):
         items: how many items the journal must hold of it.
         content_hash: as in ``model.envelope``, where it has an idempotency key.
         headers: as it began with.
+        content: all of it, as a group of one; None where that is not at hand. The back then reads nothing.
     """
 
     envelope_id: UUID
@@ -98,6 +100,7 @@ class Seal(Write["SealReceipt"]):
     at: datetime
     content_hash: bytes | None = None
     headers: bytes | None = None
+    content: "PutGroup | None" = None
 
 
 class PutEvent(NamedTuple):
@@ -295,6 +298,26 @@ class SealedGroup(NamedTuple):
     group: PutGroup
     hashes: Sequence[bytes]
     taken: frozenset[int] = frozenset()
+
+    @classmethod
+    def joined(cls, run: "Sequence[SealedGroup]") -> "SealedGroup":
+        """Give several as one, which follow each other and have one moment."""
+        if len(run) == 1:
+            return run[0]
+        groups = [each.group for each in run]
+        group = PutGroup(
+            [*chain.from_iterable([each.emitter_ids for each in groups])],
+            groups[0].at,
+            [*chain.from_iterable([each.envelope_ids for each in groups])],
+            [*chain.from_iterable([each.event_ids for each in groups])],
+            [*chain.from_iterable([each.types for each in groups])],
+            [*chain.from_iterable([each.items for each in groups])],
+            [*chain.from_iterable([each.data for each in groups])],
+            [*chain.from_iterable([each.heads for each in groups])],
+            [*chain.from_iterable([each.tags for each in groups])],
+            sum([each.size for each in groups]),
+        )
+        return cls(run[0].first, run[-1].last, group, [*chain.from_iterable([each.hashes for each in run])])
 
     @property
     def last_id(self) -> UUID:

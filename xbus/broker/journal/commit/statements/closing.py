@@ -43,7 +43,15 @@ from xbus.broker.journal.database.compression import OfEvent, compress
 from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.log.envelopes import read_cancel_reason
-from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, make_row
+from xbus.broker.journal.log.segments import (
+    LONE_SEGMENT,
+    NO_SEGMENTS,
+    Content,
+    SegmentRow,
+    content_hash,
+    hash_opening,
+    make_row,
+)
 from xbus.broker.journal.writes import GroupType, PutEnvelope, PutEvent, PutGroup, SealedGroup, SealReceipt
 from xbus.errors import EnvelopeCancelled, EnvelopeIdTaken, JournalError
 from xbus.headers import NO_TAGS, EventTags
@@ -330,6 +338,8 @@ def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]
     events: list[Row] = []
     segments: list[SegmentRow] = []
     keyed: list[str] = []
+    # By headers: programs send the same ones again and again.
+    openings: dict[bytes | None, bytes] = {None: b""}
     sealed: list[SealedGroup] = []
     for group, first in zip(groups, firsts, strict=True):
         at = moment_text(group.at)
@@ -349,8 +359,11 @@ def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]
             envelope_id, event_id = id_bytes.hex(), event_bytes.hex()
             ordering_key, key, headers = head
             data_hash = sha256(data).digest() if data else b""
-            if headers is None and tags is NO_TAGS:
-                whole = sha256(name + items.to_bytes(8, "big") + data_hash).digest()
+            if tags is NO_TAGS:
+                if (opening := openings.get(headers)) is None:
+                    opening = openings[headers] = hash_opening(headers)
+                middle = b"" if headers is None else LONE_SEGMENT if data else NO_SEGMENTS
+                whole = sha256(opening + name + items.to_bytes(8, "big") + middle + data_hash).digest()
             else:
                 whole = content_hash([Content(hashed_name, items, (data_hash,) if data else (), tags)], headers)
             hashes.append(whole)
