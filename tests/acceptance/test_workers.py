@@ -13,7 +13,6 @@ from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually
 
-
 ITEM_SECONDS = 5
 """For so long the broker waits for what a worker makes of an item."""
 
