@@ -45,7 +45,7 @@ class Length(NamedTuple):
     [
         pytest.param("sqlite", CONSUMER, False, Length(58, 10, 197, 1480), id="plain"),
         pytest.param("sqlite", CONSUMER, True, Length(65, 10, 238, 1625), id="tagged"),
-        pytest.param("sqlite", WORKER_AND_TWO, False, Length(94, 41, 582, 2515), id="worker"),
+        pytest.param("sqlite", WORKER_AND_TWO, False, Length(93, 40, 570, 2515), id="worker"),
         pytest.param("postgres", CONSUMER, False, Length(58, 10, 214, 1510), id="on_postgresql"),
     ],
 )

@@ -19,17 +19,16 @@ from xbus.broker.back.bulk import (
 from xbus.broker.back.dispatch import (
     BacklogChanges,
     BundleCalls,
-    BundleRun,
-    Bundles,
-    BundleSender,
     BundleWorkers,
     ConsumerGathering,
     Dispatcher,
     DueRows,
     Eligibility,
     GroupDelivery,
+    GroupOutcomes,
     Lanes,
     OrderedQueue,
+    PageDelivery,
     RetryQueue,
     RunExecutor,
     RunLauncher,
@@ -171,18 +170,13 @@ class DeliveryAssembly:
         )
         eligibility = Eligibility(roles, self.registry)
         bundle_workers = BundleWorkers(log, self._slots, self._context, self._results)
-        bundle_calls = BundleCalls(log, ledger, bundle_workers, self._settings.trouble_after)
-        bundle_run = BundleRun(log, ledger, bundle_calls, self._results, roles, events)
-        self._bundles = Bundles(
-            log,
-            roles,
-            eligibility,
-            self._gathering,
-            self._open_replies,
-            bundle_workers,
-            bundle_run,
-            BundleSender(roles, eligibility, self._gathering, bundle_run, self._launcher, self._context),
-            tasks,
+        calls = BundleCalls(log, bundle_workers, self._settings.trouble_after)
+        outcomes = GroupOutcomes(log, ledger, self._results, roles, eligibility, self._launcher, self._context, events)
+        self._groups = GroupDelivery(
+            log, ledger, roles, self._open_replies, self._slots, self._gathering, calls, outcomes, tasks
+        )
+        self._pages = PageDelivery(
+            log, roles, eligibility, self._gathering, self._open_replies, calls, outcomes, self._groups
         )
         dispatcher = Dispatcher(
             ledger,
@@ -190,18 +184,7 @@ class DeliveryAssembly:
             workers,
             BulkStep(self._log, self._requirements, self.outputs, self._waiting),
             self._launcher,
-            self._bundles,
-            self._context,
-        )
-        self._groups = GroupDelivery(
-            log,
-            ledger,
-            roles,
-            self._open_replies,
-            self._slots,
-            self._gathering,
-            self._bundles,
-            self._results,
+            self._pages,
             self._context,
         )
         self.lanes = Lanes(log, ledger, dispatcher, self._groups, roles, tasks, events, intervals.gather)
@@ -250,13 +233,15 @@ class DeliveryAssembly:
         events.tripped.subscribe(self._roles.tripped)
         events.recovered.subscribe(self._roles.recovered)
         events.arrived.subscribe(self.lanes.arrived, self._retry_queue.arrived)
-        events.paused.subscribe(self._bundles.left, self.lanes.left, self._retry_queue.left)
+        events.paused.subscribe(self._groups.left, self.lanes.left, self._retry_queue.left)
         events.resumed.subscribe(self.probing.resumed, self.lanes.arrived, self._retry_queue.arrived)
-        events.left.subscribe(self._bundles.left, self.lanes.left, self._retry_queue.left)
-        events.configured.subscribe(self._groups.forget_ways)
-        events.slow.subscribe(self._bundles.split, self.lanes.split)
+        events.left.subscribe(self._groups.left, self.lanes.left, self._retry_queue.left)
+        # Workers may be before the consumers that it leads to.
+        for changed in (events.joined, events.parted, events.paused, events.resumed, events.configured, events.tripped):
+            changed.subscribe(self._groups.forget_ways)
+        events.slow.subscribe(self._groups.split, self.lanes.split)
         events.caught_up.subscribe(self._gathering.caught_up)
-        events.tripped.subscribe(self._bundles.left, self.lanes.left)
+        events.tripped.subscribe(self._groups.left, self.lanes.left)
         events.recovered.subscribe(self.lanes.arrived, self._retry_queue.recovered)
         events.rows_due.subscribe(self._retry_queue.wake)
         events.row_moved.subscribe(self._waiting.note)
@@ -272,7 +257,7 @@ class DeliveryAssembly:
             self._results.counts,
             self._groups.envelopes,
             {role.id: len(role.in_flight.positions) for role in self._roles.values()},
-            self._bundles.waiting_bytes,
+            sum(party.waiting_bytes for party in self._groups.all_parties()),
             self._log.tail_bytes,
             self._log.head,
         )
@@ -362,7 +347,7 @@ class DeliveryAssembly:
         for task in self._watching:
             task.cancel()
         self._replies.stop()
-        await asyncio.gather(self._runs.finish(seconds), self._groups.finish(seconds), self._bundles.finish(seconds))
+        await asyncio.gather(self._runs.finish(seconds), self._groups.finish(seconds))
         self.ledger.return_reserved()
         if self._keeping is not None:
             self._keeping.cancel()

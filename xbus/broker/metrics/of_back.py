@@ -22,7 +22,7 @@ def delivery_families(back: Back, catalog: Catalog) -> Iterator[Family]:
     yield counter("xbus_delivered_items", "Items of the envelopes that a role has committed", _items(figures, roles))
     yield counter(
         "xbus_deliveries_in_groups",
-        "Deliveries that were done by the short way, as columns of a group",
+        "Envelopes that were delivered in groups, in one call with others",
         one(figures.in_groups),
     )
     yield gauge(

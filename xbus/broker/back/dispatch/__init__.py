@@ -4,16 +4,16 @@ It decides who takes part in a run, and when. It never calls a recipient itself:
 """
 
 from xbus.broker.back.dispatch.backlog_changes import BacklogChanges
-from xbus.broker.back.dispatch.bundle_calls import BundleCalls, BundleWorkers
-from xbus.broker.back.dispatch.bundle_sending import BundleRun, BundleSender
-from xbus.broker.back.dispatch.bundles import Bundles
 from xbus.broker.back.dispatch.dispatcher import Dispatcher
 from xbus.broker.back.dispatch.due_rows import DueRows
 from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
+from xbus.broker.back.dispatch.group_calls import BundleCalls, BundleWorkers
 from xbus.broker.back.dispatch.group_delivery import GroupDelivery
+from xbus.broker.back.dispatch.group_outcomes import GroupOutcomes
 from xbus.broker.back.dispatch.lanes import Lanes
 from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
+from xbus.broker.back.dispatch.page_delivery import PageDelivery
 from xbus.broker.back.dispatch.retry_queue import RetryQueue
 from xbus.broker.back.dispatch.run_executor import RunExecutor
 from xbus.broker.back.dispatch.run_launcher import RunLauncher
@@ -22,17 +22,16 @@ from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 __all__ = [
     "BacklogChanges",
     "BundleCalls",
-    "BundleRun",
-    "BundleSender",
     "BundleWorkers",
-    "Bundles",
     "ConsumerGathering",
     "Dispatcher",
     "DueRows",
     "Eligibility",
     "GroupDelivery",
+    "GroupOutcomes",
     "Lanes",
     "OrderedQueue",
+    "PageDelivery",
     "RetryQueue",
     "RunExecutor",
     "RunLauncher",

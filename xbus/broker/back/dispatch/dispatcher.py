@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from xbus.broker.back.bulk import BulkStep
-from xbus.broker.back.dispatch.bundles import Bundles
 from xbus.broker.back.dispatch.eligibility import Eligibility
+from xbus.broker.back.dispatch.page_delivery import PageDelivery
 from xbus.broker.back.dispatch.pages import Way
 from xbus.broker.back.dispatch.run_launcher import RunLauncher
 from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
@@ -27,7 +27,7 @@ class Dispatcher:
         workers: which workers an envelope needs.
         bulk: what is to be made before consumers are started.
         launcher: begins the runs.
-        bundles: sends small envelopes together.
+        pages: brings small envelopes together.
         context: what runs live on.
     """
 
@@ -38,7 +38,7 @@ class Dispatcher:
         workers: WorkerAvailability,
         bulk: BulkStep,
         launcher: RunLauncher,
-        bundles: Bundles,
+        pages: PageDelivery,
         context: BackRunContext,
     ) -> None:
         self._ledger = ledger
@@ -46,12 +46,12 @@ class Dispatcher:
         self._workers = workers
         self._bulk = bulk
         self._launcher = launcher
-        self._bundles = bundles
+        self._pages = pages
         self._context = context
 
     def may_bundle(self, envelope: LogEnvelope, recipients: Sequence[ServedRole]) -> bool:
         """Check whether a recipient of an envelope may get small ones of the same graphs together."""
-        return bool(self._bundles.together(envelope, recipients))
+        return bool(self._pages.together(envelope, recipients))
 
     def deliver_at_once(
         self, smalls: Sequence[SmallEnvelope], ways: Sequence[Way], recipients: Mapping[Way, Sequence[ServedRole]]
@@ -60,7 +60,7 @@ class Dispatcher:
 
         Returns how many those are.
         """
-        return self._bundles.add_at_once(smalls, ways, recipients) if self._ledger.has_room else 0
+        return self._pages.add_at_once(smalls, ways, recipients) if self._ledger.has_room else 0
 
     async def deliver(
         self,
@@ -84,11 +84,11 @@ class Dispatcher:
         wanted = list(recipients)
         others = wanted
         if small is not None:
-            parties = self._bundles.parties(envelope, wanted)
+            parties = self._pages.parties(envelope, wanted)
             for party in parties:
                 for recipient in party:
                     await self.predecessor_over(recipient)
-                await self._bundles.add(small, party, in_company=in_company)
+                await self._pages.add(small, party, in_company=in_company)
             others = [recipient for recipient in wanted if not any(recipient in party for party in parties)]
         if others:
             await self._deliver_in_run(envelope, others, in_company=in_company)
@@ -103,7 +103,7 @@ class Dispatcher:
 
     async def _deliver_in_run(self, envelope: LogEnvelope, wanted: Sequence[ServedRole], *, in_company: bool) -> None:
         self._launcher.carry_on_all(envelope)
-        wanted = [each for each in wanted if await self._bundles.emptied(each, in_company=in_company)]
+        wanted = [each for each in wanted if await self._pages.emptied(each, in_company=in_company)]
         self._block_behind(envelope, wanted)
         recipients = [recipient for recipient in wanted if self._eligibility.in_turn(recipient, envelope)]
         going: list[ServedRole] = []

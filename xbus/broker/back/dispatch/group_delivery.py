@@ -1,25 +1,40 @@
-"""The short way of most envelopes: the consumers that have all before them get the columns of a sealed group in one
-call, or in two where they decide together.
+"""The way of small envelopes: those that wait for the same consumers go in one call, or in two where they decide
+together.
 
-An envelope has no object here, and no task or future of its own. Unusual envelopes take the lanes and the queues of
-bundles: ordering keys that are blocked, workers, corrections, traces, and whatever is not committed.
+A sealed group goes as columns to the consumers that have all before them. An envelope has no object then, and no task
+or future of its own. What was read back waits as parts beside those of groups, and goes the same way.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from xbus import tracing
-from xbus.broker.back.dispatch.bundle_calls import failed_together
-from xbus.broker.back.dispatch.bundles import Bundles
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
+from xbus.broker.back.dispatch.group_calls import BundleCalls, Outcome, failed_together
+from xbus.broker.back.dispatch.group_outcomes import GroupOutcomes
 from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, positions_of
-from xbus.broker.back.log import SMALL_BYTES, BundleEntry, GroupPart, LogReader, parts_on_wire
-from xbus.broker.back.progress import ConsumerRole, ConsumerRoles, DeliveryLedger, Lane, OpenReplies, RunResults
-from xbus.broker.back.recipients import RecipientProxy, ServedRole, Slots, fault_among_many
-from xbus.broker.back.run import BackRunContext
+from xbus.broker.back.log import (
+    SMALL_BYTES,
+    BundleEntry,
+    GroupPart,
+    LogReader,
+    PagePart,
+    Part,
+    SmallEnvelope,
+    parts_on_wire,
+)
+from xbus.broker.back.progress import ConsumerRole, ConsumerRoles, DeliveryLedger, Lane, OpenReplies
+from xbus.broker.back.recipients import (
+    BundleStatus,
+    RecipientFailed,
+    RecipientProxy,
+    ServedRole,
+    Slots,
+    fault_among_many,
+)
 from xbus.broker.journal.writes import Sealed, SealedGroup
 from xbus.errors import CallError
 from xbus.graph import Graph
@@ -34,8 +49,8 @@ class _Way(NamedTuple):
 
     Args:
         graph: as it was then.
-        parties: the consumers that it leads to, each with those that decide together with it; None where workers are
-            before them.
+        parties: the consumers that it leads to, each with those that decide together with it; None where some need a
+            run.
     """
 
     graph: Graph
@@ -43,7 +58,9 @@ class _Way(NamedTuple):
 
 
 class GroupDelivery:
-    """Hands sealed groups over to the roles at the head of the log.
+    """Hands small envelopes over to the consumers that decide about them.
+
+    Of all parties of a consumer only one has anything waiting, so that envelopes leave in the order of the log.
 
     Args:
         log: knows graphs, emitters and corrections.
@@ -51,10 +68,10 @@ class GroupDelivery:
         roles: how they are served, and what they are owed.
         open_replies: what consumers hold open already.
         slots: who is free.
-        gathering: knows who keeps the others waiting.
-        bundles: brings what can't go on here.
-        results: takes note of what was committed.
-        context: where slots are given back.
+        gathering: waits for those who are not, and knows who keeps the others waiting.
+        calls: bring what takes more than a call or two.
+        outcomes: take notes.
+        tasks: where that is done.
     """
 
     def __init__(
@@ -65,9 +82,9 @@ class GroupDelivery:
         open_replies: OpenReplies,
         slots: Slots[RecipientProxy],
         gathering: ConsumerGathering,
-        bundles: Bundles,
-        results: RunResults,
-        context: BackRunContext,
+        calls: BundleCalls,
+        outcomes: GroupOutcomes,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self._log = log
         self._ledger = ledger
@@ -75,16 +92,20 @@ class GroupDelivery:
         self._open_replies = open_replies
         self._slots = slots
         self._gathering = gathering
-        self._bundles = bundles
-        self._results = results
-        self._context = context
+        self._calls = calls
+        self._outcomes = outcomes
+        self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._ways: dict[tuple[Lane, int], _Way] = {}
         self._out: set[GroupCall] = set()
         self._all_back: asyncio.Event | None = None
         self._is_finishing = False
+        self.parties_of: dict[ServedRole, list[BundleParty]] = {}
+        """The parties of each consumer: one has what waits for it, and others are not over yet."""
         self.envelopes = 0
         """The number of envelopes that this way has committed since this process began."""
+
+    # -- what was sealed just now ------------------------------------------------------------------------------------
 
     def take(self, lane: Lane, sealed: Sequence[Sealed]) -> None:
         """Hand over envelopes that were sealed just now, as far as they are usual; the lane passes these.
@@ -103,14 +124,13 @@ class GroupDelivery:
             lane.position = each.last
             for party, part in shares.items():
                 party.parts.append(part)
-                party.go_on = partial(self._go_on, party)
                 going[party] = None
                 for recipient in party.recipients:
                     role = self._roles[recipient.role.id]
                     role.in_flight.positions.update(part.positions)
                     self._ledger.owe_all(role, part.positions)
         for party in going:
-            self._go_on(party, is_checked=True)
+            self.go_on(party, is_checked=True)
 
     def forget_ways(self, _: object = None) -> None:
         """Find out anew which consumers envelopes lead to: some have come or gone, or are configured otherwise."""
@@ -139,7 +159,7 @@ class GroupDelivery:
             if graph is None:
                 return None
             if way is None or way.graph is not graph:
-                way = self._ways[lane, graph_id] = self._find_way(lane, graph)
+                way = self._ways[lane, graph_id] = self._find_way(lane, graph_id, graph)
             if way.parties is None:
                 return None
             for party in way.parties:
@@ -154,13 +174,15 @@ class GroupDelivery:
             shares[party] = parts[graphs]
         return shares
 
-    def _find_way(self, lane: Lane, graph: Graph) -> _Way:
+    def _find_way(self, lane: Lane, graph_id: int, graph: Graph) -> _Way:
         consumers = lane.of_services(graph.consumer_services)
-        if any(graph.workers_before(each.role.service) != () for each in consumers):
+        parties = self._calls.parties([graph_id], (), consumers)
+        if sum(map(len, parties)) < len(consumers):
             return _Way(graph, None)
-        voters = [each for each in consumers if not each.role.own]
-        parties = [[each] for each in consumers if each.role.own]
-        return _Way(graph, [self._bundles.party(each) for each in (*parties, voters) if each])
+        found = [self.party(each) for each in parties]
+        for party in found:
+            party.by_workers |= graph.workers_before(party.recipients[0].role.service) != ()
+        return _Way(graph, found)
 
     def _may_take(self, shares: dict[BundleParty, GroupPart]) -> bool:
         """Check whether all consumers get their parts as they are, in their turn and by one call.
@@ -170,7 +192,7 @@ class GroupDelivery:
         full: list[BundleParty] = []
         recipients: list[ServedRole] = []
         for party, part in shares.items():
-            if party.is_closing or party.objects.envelopes:
+            if party.is_closing:
                 self._ways.clear()
                 return False
             recipients += party.recipients
@@ -202,75 +224,219 @@ class GroupDelivery:
             and (len(party.recipients) == 1 or abilities.prepares > 0)
             and (not abilities.immediate_reply or part.type_names.isdisjoint(abilities.immediate_reply))
             and (not role.keys.is_wanted or not role.predecessors(recipient))
-            and (self._bundles.parties_of.get(recipient) == [party] or self._bundles.has_only(recipient, party))
-            and self._is_owed(role, part.positions)
+            and (self.parties_of.get(recipient) == [party] or self._has_only(recipient, party))
+            and role.state is ConsumerState.READING
+            and cursor.from_position <= part.positions[0]
+            and self._is_due(role, part.positions, (part,))
         )
 
-    def _is_owed(self, role: ConsumerRole, positions: Sequence[int]) -> bool:
-        """Check whether a role gets all envelopes at some positions in its turn, as they were sent."""
-        cursor, first = role.cursor, positions[0]
-        if role.state is not ConsumerState.READING or role.keys.held or cursor is None or cursor.from_position > first:
+    def _is_due(self, role: ConsumerRole, positions: Sequence[int], parts: Sequence[Part]) -> bool:
+        """Check whether a role gets all envelopes of some parts in its turn, as they were sent."""
+        cursor = role.cursor
+        if cursor is None or self._log.has_corrections:
+            return False
+        if role.keys.held and any(role.keys.blocked(part.ordering_keys, part.positions) for part in parts):
             return False
         # What comes behind an envelope of a key in hand is settled before it.
-        is_ahead = cursor.position + cursor.above.bit_length() < first
-        return not self._log.has_corrections and (is_ahead or not cursor.settled_of(positions))
+        return cursor.position + cursor.above.bit_length() < positions[0] or not cursor.settled_of(positions)
 
-    def _go_on(self, party: BundleParty, *, is_checked: bool = False) -> None:
+    # -- what waits --------------------------------------------------------------------------------------------------
+
+    def put(self, party: BundleParty, part: Part) -> None:
+        """Have envelopes wait in a party, of which they are the next ones."""
+        for recipient in party.recipients:
+            self._roles[recipient.role.id].in_flight.begin_all(part.positions)
+        party.parts.append(part)
+        # Whoever adds them goes on first.
+        self._loop.call_soon(self.go_on, party)
+
+    def party(self, recipients: Sequence[ServedRole]) -> BundleParty:
+        """Give the party of some consumers, to which the next envelope for them may be added."""
+        for party in self.parties_of.get(recipients[0], ()):
+            if party.is_for(recipients):
+                return party
+        party = BundleParty(recipients)
+        for recipient in recipients:
+            self.parties_of.setdefault(recipient, []).append(party)
+        return party
+
+    def _has_only(self, recipient: ServedRole, party: BundleParty) -> bool:
+        """Check whether nothing waits for a consumer in any party but one."""
+        parties = self.parties_of.get(recipient, [])
+        return party in parties and all(each is party or each.is_idle for each in parties)
+
+    def split(self, recipient: ServedRole) -> None:
+        """Let a consumer that keeps the others waiting take what waits for all of them at its own pace."""
+        for party in list(self.parties_of.get(recipient, ())):
+            if len(party.recipients) > 1:
+                waiting = list(party.parts)
+                self._let_leave(party, recipient)
+                alone = self.party([recipient])
+                for part in waiting:
+                    self.put(alone, part)
+
+    def left(self, recipient: ServedRole) -> None:
+        """Leave what waits for a recipient that gets nothing more in its turn, before another one of its role comes.
+
+        Else: 1. The last call takes its time to be noted. 2. Another recipient comes, and its lane passes what waits
+        here, as that counts as being brought. 3. The call is noted, and nobody brings what waited.
+        """
+        for party in list(self.parties_of.get(recipient, ())):
+            self._outcomes.leave_parts([recipient], party.parts)
+            self._let_leave(party, recipient)
+
+    def _let_leave(self, party: BundleParty, recipient: ServedRole) -> None:
+        """Let the others of a party get what waits without one of them."""
+        party.leave(recipient)
+        self._forget(party, recipient)
+        if not party.recipients:
+            party.take_all()
+        self._forget_if_over(party)
+
+    def _forget_if_over(self, party: BundleParty) -> None:
+        """Forget a party that one of its consumers has left, as soon as nothing of it waits or is under way."""
+        if party.is_over:
+            for recipient in party.recipients:
+                self._forget(party, recipient)
+
+    def _forget(self, party: BundleParty, recipient: ServedRole) -> None:
+        others = [each for each in self.parties_of.pop(recipient, ()) if each is not party]
+        if others:
+            self.parties_of[recipient] = others
+
+    def all_parties(self) -> set[BundleParty]:
+        """Give the parties of all consumers."""
+        return {party for parties in self.parties_of.values() for party in parties}
+
+    # -- hand-over ---------------------------------------------------------------------------------------------------
+
+    def go_on(self, party: BundleParty, *, is_checked: bool = False) -> None:
         """Hand over what waits for a party, as far as its instances are free.
 
         Args:
             is_checked: whether its consumers are owed all of it, as was found out just now.
         """
-        while party.parts and not party.sending and (not party.out or len(party.out) < party.takers):
+        while party.parts and party.turn is None and (not party.out or len(party.out) < party.takers):
+            if self._is_finishing or not (is_checked or self._keeps_due(party)):
+                return
             positions = party.parts[0].positions if len(party.parts) == 1 else positions_of(party.parts)
-            for recipient in () if is_checked else party.recipients:
-                if not self._is_owed(self._roles[recipient.role.id], positions):
-                    self._bundles.send_queued(party)
-                    return
             # One commit makes it durable for all of them: nobody waits before the last one has asked.
             are_reserved = True
             for recipient in party.recipients:
                 role = self._roles[recipient.role.id]
                 if positions[-1] > role.reserved_to:
-                    go_on = partial(self._go_on, party)
+                    go_on = partial(self.go_on, party)
                     are_reserved = self._ledger.is_reserved(role, positions[-1], go_on) and are_reserved
             if not are_reserved:
                 return
-            if not self._hand_over(party):
-                # Somebody else has a slot or a key, and gives it to whoever stands in line.
-                if not party.out:
-                    self._bundles.send_queued(party)
-                return
-        if party.objects.envelopes:
-            self._bundles.send_queued(party)
-
-    def _hand_over(self, party: BundleParty) -> bool:
-        """Hand over what may go now; false where that is nothing."""
-        instances: dict[RecipientProxy, ServedRole] = {}
-        in_hand: set[str] | None = None
-        may_go = True
-        for recipient in party.recipients:
-            instance = self._slots.take_at_once(recipient) if may_go else None
-            # A program that came since they were added may do less than those of before.
-            may_go = False
-            if instance is not None:
-                abilities = instance.abilities
-                may_go = abilities.bundles and (len(party.recipients) == 1 or abilities.prepares > 0)
+            instances: dict[RecipientProxy, ServedRole] = {}
+            for recipient in party.recipients:
+                instance = self._slots.take_at_once(recipient)
+                if instance is None:
+                    break
                 instances[instance] = recipient
+            if len(instances) < len(party.recipients) or not self._hand_over(party, instances):
+                for each in instances:
+                    self._slots.free(each)
+                # Somebody else has a slot or a key, and gives it to whoever stands in line.
+                if len(instances) < len(party.recipients) or not party.out:
+                    party.turn = self._begin(party, self._wait_for_turn(party))
+                return
+
+    def _keeps_due(self, party: BundleParty) -> bool:
+        """Keep waiting what all consumers of a party are to get; false where others go first, or nothing is left."""
+        positions = party.parts[0].positions if len(party.parts) == 1 else positions_of(party.parts)
+        for recipient in party.recipients:
+            if not self._is_due(self._roles[recipient.role.id], positions, party.parts):
+                others = self._outcomes.keep_due(party)
+                if others:
+                    party.turn = self._begin(party, self._bring_others(party, others))
+                party.note_change()
+                return bool(party.parts and not others)
+        return True
+
+    async def _bring_others(
+        self, party: BundleParty, others: Sequence[tuple[SmallEnvelope, Sequence[ServedRole]]]
+    ) -> None:
+        """Bring envelopes that not all get, or not as they were sent, before those that wait behind them."""
+        try:
+            first: dict[BundleParty, None] = {}
+            for small, recipients in others:
+                if self._log.is_corrected(small.envelope):
+                    await self._outcomes.bring_in_run(recipients, small)
+                else:
+                    first[of_some := self.party(recipients)] = None
+                    self.put(of_some, PagePart.of([small]))
+            for of_some in first:
+                await of_some.settled()
+        finally:
+            self._end_turn(party)
+        self.go_on(party)
+
+    async def _wait_for_turn(self, party: BundleParty) -> None:
+        """Wait until a slot of each consumer is free, and a key of what waits; hand over."""
+        try:
+            await self._key_free(party)
+            taken = await self._gathering.take(
+                list(party.recipients),
+                lambda each: each in party.recipients and self._roles[each.role.id].is_served_by(each),
+            )
+            if taken and party.parts:
+                last = max(part.positions[-1] for part in party.parts)
+                await self._ledger.reserve([instance.role.id for instance in taken], last)
+            of_role = {recipient.role.id: recipient for recipient in party.recipients}
+            instances = {each: of_role[each.role.id] for each in taken if each.role.id in of_role}
+            may_go = len(instances) == len(party.recipients) and bool(party.parts) and not self._is_finishing
+            party.turn = None
+            if not may_go or not self._keeps_due(party) or not self._hand_over(party, instances):
+                self._outcomes.release(dict.fromkeys(taken, 1))
+            if not taken:
+                self._outcomes.leave_parts(party.recipients, party.take_all())
+        finally:
+            self._end_turn(party)
+        self.go_on(party)
+
+    def _end_turn(self, party: BundleParty) -> None:
+        if party.turn is asyncio.current_task():
+            party.turn = None
+        party.note_change()
+        self._forget_if_over(party)
+
+    async def _key_free(self, party: BundleParty) -> None:
+        """Wait until an envelope that waits is of no ordering key that an instance of its consumers has in hand."""
+        while party.parts and party.recipients:
+            in_hand = self._keys_in_hand(party.recipients)
+            if in_hand is None or not in_hand >= (keys := party.keys):
+                return
+            key = next(iter(keys))
+            hands = (self._roles[recipient.role.id].keys_in_hand for recipient in party.recipients)
+            await next(hand for hand in hands if key in hand).changed()
+
+    def _keys_in_hand(self, recipients: Sequence[ServedRole]) -> set[str] | None:
+        """Give the ordering keys of which an instance of some consumers has an envelope; None where none wants
+        order."""
+        in_hand: set[str] | None = None
+        for recipient in recipients:
             role = self._roles[recipient.role.id]
             if role.keys.is_wanted:
                 in_hand = {*(in_hand or ()), *role.keys_in_hand.all()}
-        most = MOST_ENVELOPES
-        if may_go and len(instances) > 1 and (len(party.parts) > 1 or len(party.parts[0].places) > 1):
-            most = min(map(self._gathering.may_prepare, instances))
-        parts = party.take_parts(in_hand, most) if may_go else ()
+        return in_hand
+
+    def _hand_over(self, party: BundleParty, instances: Mapping[RecipientProxy, ServedRole]) -> bool:
+        """Hand over what may go now to instances whose slots are taken; false where that is nothing."""
+        is_vote, has_several = len(instances) > 1, len(party.parts) > 1 or len(party.parts[0].positions) > 1
+        in_hand: set[str] | None = None
+        for recipient in party.recipients:
+            if self._roles[recipient.role.id].keys.is_wanted:
+                in_hand = self._keys_in_hand(party.recipients)
+                break
+        most = min(map(self._gathering.may_prepare, instances)) if is_vote and has_several else MOST_ENVELOPES
+        parts = party.take(in_hand, most)
         if not parts:
-            for each in instances:
-                self._slots.free(each)
             return False
         slots = dict.fromkeys(instances, 1)
-        if len(instances) > 1 and (len(parts) > 1 or len(parts[0].places) > 1):
-            further = sum([len(part.places) for part in parts]) - 1
+        if is_vote and has_several:
+            further = sum([len(part.positions) for part in parts]) - 1
             for each, number in self._gathering.take_further(list(instances), further).items():
                 slots[each] += number
         for recipient in party.recipients if in_hand is not None else ():
@@ -280,7 +446,15 @@ class GroupDelivery:
         call = GroupCall(party, instances, slots, parts, self._loop.time())
         party.out.add(call)
         self._out.add(call)
-        self._call(call)
+        for each in instances:
+            # A program that came since they were added may do less than those of before.
+            if not each.abilities.bundles or (is_vote and each.abilities.prepares <= 0):
+                self._note(call, dict.fromkeys(instances, [BundleStatus.GOES_ALONE] * len(call.ids)))
+                return True
+        if party.by_workers or (PagePart in map(type, parts) and call.is_traced):
+            self._note(call, None)
+        else:
+            self._call(call)
         return True
 
     def _call(self, call: GroupCall) -> None:
@@ -296,11 +470,12 @@ class GroupDelivery:
                 instance.hand_over(call.ids, written[form], taker, stays_open=is_vote)
         except Exception as error:
             log.exception("a bundle died", extra={"action": "bundle_died", "roles": call.logins})
-            self._end(call)
             bundle, faults = call.bundle(), [fault_among_many(error)] * len(call.ids)
             for instance in call.instances:
                 instance.stop_all(bundle)
-            self._bundles.begin_noting(call, dict.fromkeys(call.instances, faults))
+            self._note(call, dict.fromkeys(call.instances, faults))
+
+    # -- answers -----------------------------------------------------------------------------------------------------
 
     def _voted(self, call: GroupCall, instance: RecipientProxy, answer: Value, error: CallError | None) -> None:
         """Take an answer of a consumer that decides with others; have all committed when each has prepared all."""
@@ -312,58 +487,122 @@ class GroupDelivery:
             for each in call.instances:
                 each.commit(call.ids, partial(self._answered, call, each))
             return
-        self._end(call)
         bundle = call.bundle()
-        self._bundles.begin_voting(call, {each: each.votes_of(bundle, *said) for each, said in answers.items()})
+        self._note(call, {each: each.votes_of(bundle, *said) for each, said in answers.items()}, is_vote=True)
 
     def _answered(self, call: GroupCall, instance: RecipientProxy, answer: Value, error: CallError | None) -> None:
         """Take the last answer of a consumer; have its outcome noted when it is the last of all."""
         call.answers[instance] = (answer, error)
         if call.is_over or len(call.answers) < len(call.instances):
             return
-        self._end(call)
         for each, said in call.answers.items():
             if not each.went_well(call.ids, *said, stay_open=False):
-                self._note(call)
+                self._note(call, self._read(call))
                 return
         party = call.party
         self.envelopes += len(call.ids)
         is_awaited = False
         for each, slots in call.slots.items():
             role, login = self._roles[each.role.id], each.role.login
-            self._results.settled_group(role, login, call.positions, call.ids, call.items)
+            self._outcomes.results.settled_group(role, login, call.positions, call.ids, call.items)
             if self._gathering.awaited:
                 self._gathering.note_idle(role)
             if each.owes:
-                self._context.release_slot(each, slots)
+                self._outcomes.release({each: slots})
             elif self._slots.free(each, slots):
                 is_awaited = True
-        party.objects.size.learn(len(call.ids), self._loop.time() - call.began, has_failed=False)
-        if party.is_closing:
-            self._bundles.forget_if_over(party)
+        party.size.learn(len(call.ids), self._loop.time() - call.began, has_failed=False)
         if len(call.instances) > 1:
             self._gathering.note_run(call.busy_seconds())
+        self._end(call)
         if is_awaited:
             # Whoever else waits for a slot, as a row that is due, is woken now and takes it first.
-            self._loop.call_soon(self._go_on, party)
-        elif party.parts or party.objects.envelopes:
-            self._go_on(party)
+            self._loop.call_soon(self.go_on, party)
+        elif party.parts:
+            self.go_on(party)
 
-    def _note(self, call: GroupCall) -> None:
-        """Have noted what became of each envelope, where not all are committed."""
+    def _read(self, call: GroupCall) -> Outcome:
+        """Read what became of each envelope, where not all are committed."""
         bundle = call.bundle()
         if len(call.instances) == 1:
-            outcome = {each: each.results_of(bundle, *said) for each, said in call.answers.items()}
-        else:
-            read = {each: each.results_of_commit(bundle, *said) for each, said in call.answers.items()}
-            outcome = {each: failed_together(results) for each, results in read.items()}
-        self._bundles.begin_noting(call, outcome)
+            return {each: each.results_of(bundle, *said) for each, said in call.answers.items()}
+        read = {each: each.results_of_commit(bundle, *said) for each, said in call.answers.items()}
+        return {each: failed_together(results) for each, results in read.items()}
+
+    def _note(self, call: GroupCall, outcome: Outcome | None, *, is_vote: bool = False) -> None:
+        """Have a task note what becomes of the envelopes of a call.
+
+        Args:
+            outcome: None where the task has to bring them first.
+            is_vote: whether the outcome is that of a vote, which is to be carried on first.
+        """
+        call.is_over = True
+        call.task = self._begin(call.party, self._end_call(call, outcome, is_vote=is_vote))
+
+    async def _end_call(self, call: GroupCall, outcome: Outcome | None, *, is_vote: bool) -> None:
+        """Note what became of the envelopes of a call; give its slots and keys back, whatever goes wrong."""
+        recipients, bundle, party = list(call.instances.values()), call.bundle(), call.party
+        shares = dict.fromkeys(call.instances, bundle)
+        together: Sequence[SmallEnvelope] = ()
+        try:
+            try:
+                if outcome is None:
+                    outcome = await self._calls.carry_out(call.instances, bundle)
+                elif is_vote:
+                    outcome = await self._calls.carry_on(shares, outcome)
+                self._learn(call, outcome)
+                self._outcomes.note_committed(shares, outcome)
+            finally:
+                self._outcomes.release(call.slots)
+            if any(results.count(BundleStatus.COMMITTED) < len(results) for results in outcome.values()):
+                # Before the failures are noted, which may take long: another recipient may come in the meantime.
+                going_on, together = self._outcomes.sort_out(party, recipients, bundle, outcome)
+                party.parts[:0] = call.chosen(going_on)
+                await self._outcomes.note_failed(shares, outcome)
+        finally:
+            for recipient in recipients:
+                self._roles[recipient.role.id].keys_in_hand.end(call.positions)
+                self._gathering.note_idle(self._roles[recipient.role.id])
+            if not together:
+                self._end(call)
+        if together:
+            try:
+                for small in together if not self._is_finishing else ():
+                    await self._outcomes.bring_in_run(recipients, small)
+            finally:
+                self._end(call)
+        # Whoever else waits for the slots, as a row that is due, is woken now and takes them first.
+        await asyncio.sleep(0)
+        self.go_on(party)
+
+    def _learn(self, call: GroupCall, outcome: Outcome) -> None:
+        """Learn how many go together, and who keeps the others waiting."""
+        committed = max([results.count(BundleStatus.COMMITTED) for results in outcome.values()])
+        has_failed = any(RecipientFailed in set(map(type, results)) for results in outcome.values())
+        self.envelopes += committed
+        call.party.size.learn(committed, self._loop.time() - call.began, has_failed=has_failed)
+        if len(call.instances) > 1:
+            self._gathering.note_run(call.busy_seconds())
+
+    def _begin(self, party: BundleParty, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None] | None":
+        logins = ", ".join([recipient.role.login for recipient in party.recipients])
+        try:
+            task = self._tasks.create_task(work, name=f"groups to {logins}")
+        except RuntimeError:
+            # The broker is ending: the next one reads again what is not settled.
+            work.close()
+            return None
+        for recipient in party.recipients:
+            self._roles[recipient.role.id].bring_by(task)
+        return task
 
     def _end(self, call: GroupCall) -> None:
         call.is_over = True
         call.party.out.discard(call)
         if call.party.change is not None:
             call.party.note_change()
+        if call.party.is_closing:
+            self._forget_if_over(call.party)
         self._out.discard(call)
         if not self._out and self._all_back is not None:
             self._all_back.set()
@@ -371,6 +610,12 @@ class GroupDelivery:
     async def finish(self, seconds: float) -> None:
         """Hand nothing more over, and wait for what is out; what takes longer is broken off."""
         self._is_finishing = True
+        tasks: list[asyncio.Task[None]] = []
+        for party in self.all_parties():
+            self._outcomes.leave_parts(party.recipients, party.take_all())
+            if party.turn is not None:
+                party.turn.cancel()
+                tasks.append(party.turn)
         if self._out:
             self._all_back = asyncio.Event()
             try:
@@ -378,6 +623,12 @@ class GroupDelivery:
                     await self._all_back.wait()
             except TimeoutError:
                 for call in list(self._out):
-                    self._end(call)
-                    for instance in call.instances:
-                        instance.stop_all(call.bundle())
+                    if call.task is None:
+                        self._end(call)
+                        for instance in call.instances:
+                            instance.stop_all(call.bundle())
+                    else:
+                        call.task.cancel()
+                        tasks.append(call.task)
+        if tasks:
+            await asyncio.wait(tasks)

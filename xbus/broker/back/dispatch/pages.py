@@ -89,17 +89,19 @@ class PageReader:
     async def _read(self, after: int) -> LanePage:
         page = await self._log.page(after, list(self._lane.services))
         services = await self._services(page.envelopes)
-        envelopes = page.envelopes
-        travel = self._travelling(envelopes, services)
+        if unknown := {envelope.emitter_id for envelope in page.envelopes} - self._log.known_logins.keys():
+            # Whoever hands envelopes over waits for nothing.
+            await self._log.emitter_logins(unknown)
+        travel = self._travelling(page.envelopes, services)
         if page.small is None:
-            read = await self._log.small([envelope for envelope in envelopes if envelope.graph_ids in travel])
-            small = [read.get(envelope.position) for envelope in envelopes]
+            read = await self._log.small([envelope for envelope in page.envelopes if envelope.graph_ids in travel])
+            small = [read.get(envelope.position) for envelope in page.envelopes]
         else:
-            pairs = zip(envelopes, page.small, strict=True)
+            pairs = zip(page.envelopes, page.small, strict=True)
             small = [each if envelope.graph_ids in travel else None for envelope, each in pairs]
         alone = [place for place, each in enumerate(small) if each is None]
-        ways = [(envelope.graph_ids, envelope.only_roles) for envelope in envelopes]
-        return LanePage(envelopes, page.upto, services, ways, small, alone)
+        ways = [(envelope.graph_ids, envelope.only_roles) for envelope in page.envelopes]
+        return LanePage(page.envelopes, page.upto, services, ways, small, alone)
 
     async def _services(self, envelopes: Sequence[LogEnvelope]) -> Mapping[Sequence[int], Collection[str]]:
         found: dict[Sequence[int], Collection[str]] = {}

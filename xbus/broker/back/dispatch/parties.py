@@ -1,10 +1,11 @@
 """Parties: the consumers that get the same bundles, what waits for them, and how much of it goes together."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 
-from xbus.broker.back.log import GroupPart, SmallEnvelope, small_envelopes
+from xbus import tracing
+from xbus.broker.back.log import PagePart, Part, SmallEnvelope
 from xbus.broker.back.recipients import RecipientProxy, ServedRole
 from xbus.errors import CallError
 from xbus.rpc.codec import Value
@@ -46,118 +47,6 @@ class BundleSize:
         self.envelopes = max(1, min(fitting, 2 * self.envelopes, MOST_ENVELOPES))
 
 
-class BundleQueue:
-    """The envelopes that wait for one party, in position order."""
-
-    def __init__(self) -> None:
-        self.size = BundleSize()
-        self.envelopes: list[SmallEnvelope] = []
-        """The waiting envelopes, the first ones first."""
-        self._bytes = 0
-        self._taken = asyncio.Event()
-
-    def __len__(self) -> int:
-        return len(self.envelopes)
-
-    @property
-    def waiting_bytes(self) -> int:
-        """The bytes of the items that wait."""
-        return self._bytes
-
-    @property
-    def has_room(self) -> bool:
-        """Check whether another envelope may be added."""
-        return self._bytes <= MAX_WAITING_BYTES and len(self.envelopes) < MOST_WAITING
-
-    def room_for(self, smalls: Sequence[SmallEnvelope]) -> int:
-        """Count the first of some envelopes that may be added now, one after the other."""
-        fitting = smalls[: max(0, MOST_WAITING - len(self.envelopes))]
-        before = accumulate([small.size for small in fitting], initial=self._bytes)
-        return sum([waiting <= MAX_WAITING_BYTES for _, waiting in zip(fitting, before, strict=False)])
-
-    async def room(self) -> None:
-        """Wait until another envelope may be added."""
-        while not self.has_room:
-            await self._taken.wait()
-            # What was taken goes out first: whoever adds what comes next keeps the loop for long.
-            await asyncio.sleep(0)
-
-    async def emptied(self) -> None:
-        """Wait until nothing waits."""
-        while self.envelopes:
-            await self._taken.wait()
-
-    def add(self, smalls: Sequence[SmallEnvelope]) -> None:
-        """Add the next envelopes."""
-        self.envelopes += smalls
-        self._bytes += sum([small.size for small in smalls])
-
-    def put_back(self, bundle: Sequence[SmallEnvelope]) -> None:
-        """Have envelopes go next that were taken and not begun."""
-        self.envelopes[:0] = bundle
-        self._bytes += sum([small.size for small in bundle])
-
-    @property
-    def keys(self) -> set[str]:
-        """The ordering keys of all that waits."""
-        return {small.envelope.head.ordering_key or "" for small in self.envelopes}
-
-    def waiting(self) -> Sequence[SmallEnvelope]:
-        """Give all that waits, and let it wait on."""
-        return tuple(self.envelopes)
-
-    def take(
-        self, keys_in_hand: Collection[str] | None = None, takers: int = 1, most: int = MOST_ENVELOPES
-    ) -> list[SmallEnvelope]:
-        """Take the next bundle.
-
-        Args:
-            keys_in_hand: the ordering keys whose envelopes stay, as another taker has one of each. None where nobody
-                wants order; else no two of a key go together.
-            takers: so many share what waits.
-            most: no more than this.
-        """
-        to_share = len(self.envelopes)
-        if takers > 1 and keys_in_hand is not None:
-            # None can take an envelope of a key that is taken.
-            to_share = len(self.keys)
-        most = min(most, self.size.envelopes, -(-to_share // takers))
-        if keys_in_hand is None:
-            taken = self.envelopes[:most]
-            del self.envelopes[:most]
-        else:
-            taken = self._take_in_order(keys_in_hand, most)
-        self._note_taken(taken)
-        return taken
-
-    def _take_in_order(self, keys_in_hand: Collection[str], most: int) -> list[SmallEnvelope]:
-        taken: list[SmallEnvelope] = []
-        passed: list[SmallEnvelope] = []
-        keys: set[str] = set()
-        for small in self.envelopes:
-            key = small.envelope.head.ordering_key or ""
-            if len(taken) == most or key in keys:
-                break
-            if key in keys_in_hand:
-                passed.append(small)
-            else:
-                keys.add(key)
-                taken.append(small)
-        self.envelopes[: len(taken) + len(passed)] = passed
-        return taken
-
-    def take_all(self) -> list[SmallEnvelope]:
-        """Take all that waits."""
-        taken, self.envelopes = self.envelopes, []
-        self._note_taken(taken)
-        return taken
-
-    def _note_taken(self, taken: Sequence[SmallEnvelope]) -> None:
-        self._bytes -= sum([small.size for small in taken])
-        self._taken.set()
-        self._taken = asyncio.Event()
-
-
 class BundleParty:
     """One consumer that decides alone, or all those that decide together about the same envelopes.
 
@@ -166,37 +55,24 @@ class BundleParty:
 
     Attributes:
         recipients: those that are still in it.
-        parts: the envelopes that wait to be handed over as columns, the first ones first.
-        out: the calls that hand them over, and whose outcome is not known.
-        objects: the envelopes that wait as objects, in front of the parts.
-        change: set when anything that is under way ends; None while nobody waits for that.
-        go_on: hands parts over, as far as it can now.
-        sending: the tasks that send what lies in the queue.
+        parts: the envelopes that wait, the first ones first.
+        size: how many of them go together.
+        out: the calls that hand envelopes over, and whose outcome is not noted.
+        turn: the task that waits for slots and keys, or brings what can't go with others; None where none does.
+        by_workers: whether workers may be before its consumer.
         is_closing: whether nothing more is added, as one of them has left it.
+        change: set when anything was taken or ends; None while nobody waits for that.
     """
 
     def __init__(self, recipients: Sequence[ServedRole]) -> None:
         self.recipients = list(recipients)
-        self.parts: list[GroupPart] = []
+        self.parts: list[Part] = []
+        self.size = BundleSize()
         self.out: set[GroupCall] = set()
-        self.go_on: Callable[[], object] | None = None
-        self.sending: set[asyncio.Task[None]] = set()
+        self.turn: asyncio.Task[None] | None = None
+        self.by_workers = False
         self.is_closing = False
-        self.objects = BundleQueue()
         self.change: asyncio.Event | None = None
-
-    @property
-    def queue(self) -> BundleQueue:
-        """The envelopes that wait; those of parts go on as objects, as soon as anybody looks for them here."""
-        if self.parts:
-            self.objects.add([small for part in self.parts for small in small_envelopes(part)])
-            self.parts.clear()
-        return self.objects
-
-    @property
-    def waiting_bytes(self) -> int:
-        """The bytes of the items that wait."""
-        return self.objects.waiting_bytes + sum([part.size for part in self.parts])
 
     @property
     def takers(self) -> int:
@@ -206,31 +82,14 @@ class BundleParty:
         return min([len(recipient.instances) for recipient in self.recipients], default=0)
 
     @property
+    def is_idle(self) -> bool:
+        """Check whether nothing waits, and nothing is under way."""
+        return not self.parts and not self.is_under_way
+
+    @property
     def is_under_way(self) -> bool:
-        """Check whether envelopes are out, or sent by a task: it is not known of all what has become of them."""
-        return bool(self.out or self.sending)
-
-    def end(self, sending: "asyncio.Task[None]") -> None:
-        """Note that a task sends nothing more."""
-        self.sending.discard(sending)
-        self.note_change()
-
-    def note_change(self) -> None:
-        """Wake those who wait until something that is under way has ended."""
-        if self.change is not None:
-            self.change.set()
-            self.change = None
-
-    async def settled(self) -> None:
-        """Wait until nothing waits, and it is known what has become of all that was under way.
-
-        A call that comes back may put envelopes back that were not begun.
-        """
-        while self.queue or self.is_under_way:
-            await self.queue.emptied()
-            if self.is_under_way:
-                self.change = self.change or asyncio.Event()
-                await self.change.wait()
+        """Check whether it is not known of all that does not wait what has become of it."""
+        return bool(self.out or self.turn)
 
     @property
     def is_over(self) -> bool:
@@ -248,55 +107,73 @@ class BundleParty:
         self.recipients.remove(recipient)
         self.is_closing = True
 
-    # -- parts ----------------------------------------------------------------------------------------------------
+    # -- what waits ------------------------------------------------------------------------------------------------
 
     @property
-    def has_queued(self) -> bool:
-        """Check whether anything lies in the queue; parts come behind it."""
-        return bool(self.objects.envelopes)
+    def waiting_bytes(self) -> int:
+        """The bytes of the items that wait."""
+        return sum([part.size for part in self.parts])
 
     @property
-    def is_idle(self) -> bool:
-        """Check whether nothing waits, and nothing is under way."""
-        return not self.objects and not self.parts and not self.is_under_way
+    def waiting(self) -> int:
+        """The number of envelopes that wait."""
+        return sum([len(part.positions) for part in self.parts])
 
-    def has_room_for(self, part: GroupPart) -> bool:
+    @property
+    def has_room(self) -> bool:
+        """Check whether another envelope may be added."""
+        return self.waiting_bytes <= MAX_WAITING_BYTES and self.waiting < MOST_WAITING
+
+    def has_room_for(self, part: Part) -> bool:
         """Check whether there is room for one more part; a first one has it always."""
-        number = sum([len(each.places) for each in (*self.parts, part)])
-        return number <= MOST_WAITING and self.waiting_bytes <= MAX_WAITING_BYTES
+        return self.waiting + len(part.positions) <= MOST_WAITING and self.waiting_bytes <= MAX_WAITING_BYTES
 
-    def take_parts(self, keys_in_hand: Collection[str] | None = None, most: int = MOST_ENVELOPES) -> list[GroupPart]:
+    def room_for(self, smalls: Sequence[SmallEnvelope]) -> int:
+        """Count the first of some envelopes that may be added now, one after the other."""
+        fitting = smalls[: max(0, MOST_WAITING - self.waiting)]
+        before = accumulate([small.size for small in fitting], initial=self.waiting_bytes)
+        return sum([waiting <= MAX_WAITING_BYTES for _, waiting in zip(fitting, before, strict=False)])
+
+    @property
+    def keys(self) -> set[str]:
+        """The ordering keys of all that waits."""
+        return {key for part in self.parts for key in part.ordering_keys}
+
+    def take(self, keys_in_hand: Collection[str] | None = None, most: int = MOST_ENVELOPES) -> list[Part]:
         """Take the next parts: as many envelopes as go together; several takers divide them.
 
         Args:
-            keys_in_hand: see ``BundleQueue.take``.
+            keys_in_hand: the ordering keys whose envelopes stay, as another taker has one of each. None where nobody
+                wants order; else no two of a key go together.
             most: no more than this.
         """
+        if self.change is not None:
+            self.note_change()
         parts = self.parts
-        most = min(most, self.objects.size.envelopes)
+        most = min(most, self.size.envelopes)
         if keys_in_hand is not None:
             return self._take_in_order(keys_in_hand, most)
-        number = len(parts[0].places)
+        number = len(parts[0].positions)
         if len(parts) == 1 and number <= most and (number == 1 or self.takers == 1):
             self.parts = []
             return parts
-        waiting = sum([len(each.places) for each in parts])
-        most = min(most, -(-waiting // self.takers))
-        taken: list[GroupPart] = []
+        most = min(most, -(-self.waiting // max(1, self.takers)))
+        taken: list[Part] = []
         while parts and most:
-            if len(parts[0].places) > most:
+            if len(parts[0].positions) > most:
                 first, parts[0] = parts[0].cut(most)
                 taken.append(first)
                 break
-            most -= len(parts[0].places)
+            most -= len(parts[0].positions)
             taken.append(parts.pop(0))
         return taken
 
-    def _take_in_order(self, keys_in_hand: Collection[str], most: int) -> list[GroupPart]:
+    def _take_in_order(self, keys_in_hand: Collection[str], most: int) -> list[Part]:
         if self.takers > 1:
-            most = min(most, -(-len({key for part in self.parts for key in part.ordering_keys}) // self.takers))
-        taken: list[GroupPart] = []
-        left: list[GroupPart] = []
+            # None can take an envelope of a key that is taken.
+            most = min(most, -(-len(self.keys) // self.takers))
+        taken: list[Part] = []
+        left: list[Part] = []
         keys: set[str] = set()
         is_over = False
         for part in self.parts:
@@ -313,6 +190,44 @@ class BundleParty:
             left += [part] if not going else [part.chosen(staying).freed()] if staying else []
         self.parts = left
         return taken
+
+    def take_all(self) -> list[Part]:
+        """Take all that waits."""
+        taken, self.parts = self.parts, []
+        self.note_change()
+        return taken
+
+    # -- what is waited for ----------------------------------------------------------------------------------------
+
+    def note_change(self) -> None:
+        """Wake those who wait until something is taken, or has ended."""
+        if self.change is not None:
+            self.change.set()
+            self.change = None
+
+    async def _changed(self) -> None:
+        self.change = self.change or asyncio.Event()
+        await self.change.wait()
+
+    async def room(self) -> None:
+        """Wait until another envelope may be added."""
+        while not self.has_room:
+            await self._changed()
+            # What was taken goes out first: whoever adds what comes next keeps the loop for long.
+            await asyncio.sleep(0)
+
+    async def emptied(self) -> None:
+        """Wait until nothing waits."""
+        while self.parts:
+            await self._changed()
+
+    async def settled(self) -> None:
+        """Wait until nothing waits, and it is known what has become of all that was under way.
+
+        A call that comes back may put envelopes back that were not begun.
+        """
+        while not self.is_idle:
+            await self._changed()
 
 
 class GroupCall:
@@ -331,7 +246,8 @@ class GroupCall:
         items: the number of all their items.
         busy_before: for how many seconds each of several instances had had calls to answer.
         answers: those that have come to the last call of each instance.
-        is_over: whether the outcome is known, or is to be found otherwise.
+        is_over: whether all answers have come, or are not waited for any more.
+        task: what notes the outcome, or finds it, where that takes long.
     """
 
     __slots__ = (
@@ -346,6 +262,7 @@ class GroupCall:
         "party",
         "positions",
         "slots",
+        "task",
     )
 
     def __init__(
@@ -353,7 +270,7 @@ class GroupCall:
         party: BundleParty,
         instances: Mapping[RecipientProxy, ServedRole],
         slots: Mapping[RecipientProxy, int],
-        parts: Sequence[GroupPart],
+        parts: Sequence[Part],
         began: float,
     ) -> None:
         self.party = party
@@ -364,12 +281,13 @@ class GroupCall:
         self.answers: dict[RecipientProxy, tuple[Value, CallError | None]] = {}
         self.busy_before = {each: each.busy_seconds for each in instances} if len(instances) > 1 else {}
         self.is_over = False
+        self.task: asyncio.Task[None] | None = None
         self.positions = parts[0].positions if len(parts) == 1 else positions_of(parts)
         self.ids: list[bytes] = []
         self.items = 0
         for part in parts:
-            self.ids += part.column(part.sealed.group.envelope_ids)
-            self.items += sum(part.column(part.sealed.group.items))
+            self.ids += part.ids
+            self.items += part.items
 
     @property
     def logins(self) -> str:
@@ -380,12 +298,26 @@ class GroupCall:
         """Compute for how many seconds each instance has had calls to answer since this began."""
         return {each: each.busy_seconds - before for each, before in self.busy_before.items()}
 
+    @property
+    def is_traced(self) -> bool:
+        """Check whether any of the envelopes that were read back is traced; of a group none is."""
+        heads = [small.envelope.head for part in self.parts if isinstance(part, PagePart) for small in part.envelopes]
+        return any(head.headers is not None and tracing.IN_BYTES in head.headers for head in heads)
+
+    def chosen(self, positions: Collection[int]) -> list[Part]:
+        """Give the parts of the envelopes at some positions."""
+        found: list[Part] = []
+        for part in self.parts:
+            indexes = [index for index, position in enumerate(part.positions) if position in positions]
+            found += [part.chosen(indexes)] if indexes else []
+        return found
+
     def bundle(self) -> list[SmallEnvelope]:
         """Give the envelopes as objects."""
-        return [small for part in self.parts for small in small_envelopes(part)]
+        return [small for part in self.parts for small in part.smalls()]
 
 
-def positions_of(parts: Sequence[GroupPart]) -> Sequence[int]:
+def positions_of(parts: Sequence[Part]) -> Sequence[int]:
     """Give the positions of all envelopes of some parts, in their order."""
     first, last = parts[0].positions[0], parts[-1].positions[-1]
     if sum([len(part.positions) for part in parts]) == last - first + 1:

@@ -123,8 +123,6 @@ class RunExecutor:
         finally:
             for recipient in recipients:
                 self._roles[recipient.role.id].in_flight.end(envelope.position)
-            for recipient in recipients if self._gathering.awaited else ():
-                self._gathering.note_idle(self._roles[recipient.role.id])
         ordered = [role_id for role_id in rows if self._roles[role_id].keys.is_wanted]
         for role_id in {*retried, *ordered}:
             self._events.rows_due.publish(role_id)

@@ -11,13 +11,14 @@ from xbus.broker.back.log.small import (
     SMALL_BYTES,
     BundleEntry,
     GroupPart,
+    PagePart,
+    Part,
     SmallEnvelope,
     WireEvent,
     WireNote,
     bundle_on_wire,
     parts_on_wire,
 )
-from xbus.broker.back.log.tail import small_envelopes
 
 __all__ = [
     "NOTHING_SAID",
@@ -32,6 +33,8 @@ __all__ = [
     "LogReader",
     "LogSlices",
     "OutputIncomplete",
+    "PagePart",
+    "Part",
     "RunBatch",
     "SmallEnvelope",
     "WireEvent",
@@ -40,5 +43,4 @@ __all__ = [
     "check_given",
     "headers_map",
     "parts_on_wire",
-    "small_envelopes",
 ]

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch, join_small
 from xbus.broker.back.log.note import headers_map
-from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.writes import PutGroup, SealedGroup
 from xbus.headers import NO_TAGS, EventTags
@@ -77,6 +77,40 @@ class GroupPart(NamedTuple):
         """The ordering key of each envelope, "" for none."""
         return [head.ordering_key or "" for head in self.column(self.sealed.group.heads)]
 
+    @property
+    def ids(self) -> Sequence[bytes]:
+        """The id of each envelope, of 16 bytes."""
+        ids, places = self.sealed.group.envelope_ids, self.places
+        return ids[places.start : places.stop] if isinstance(places, range) else [ids[place] for place in places]
+
+    @property
+    def items(self) -> int:
+        """The number of items of all envelopes."""
+        return sum(map(self.sealed.group.items.__getitem__, self.places))
+
+    def smalls(self) -> "list[SmallEnvelope]":
+        """Give the envelopes, each of which is small, as objects."""
+        return [small for small in self.objects()[1] if small is not None]
+
+    def objects(self) -> "tuple[list[LogEnvelope], list[SmallEnvelope | None]]":
+        """Give the envelopes as objects, and each with its items where it is small."""
+        group, column = self.sealed.group, self.column
+        types, items, data = column(group.types), column(group.items), column(group.data)
+        names = [each.name for each in types]
+        graphs = [each.graph_id for each in types]
+        ways = {graph_id: (graph_id,) for graph_id in set(graphs)}
+        events = named_tuples(LogEvent, column(group.event_ids), names, graphs, items, repeat(None), column(group.tags))
+        envelopes = list(
+            named_tuples(
+                LogEnvelope,
+                *(column(group.envelope_ids), self.positions, zip(events), [ways[each] for each in graphs]),
+                *(repeat(None), column(group.heads), column(group.emitter_ids), repeat(group.at), map(len, data)),
+            )
+        )
+        batches = named_tuples(RunBatch, repeat(0), items, data, repeat(None), repeat(None))
+        of_each = [([batch],) if batch.items else ((),) for batch in batches]
+        return envelopes, SmallEnvelope.of_columns(envelopes, of_each)
+
     def cut(self, number: int) -> "tuple[GroupPart, GroupPart]":
         """Give the first envelopes, and the others."""
         return self.chosen(range(number)), self.chosen(range(number, len(self.places))).freed()
@@ -109,6 +143,60 @@ def _size(sealed: SealedGroup, places: Sequence[int]) -> int:
     heads = [head.headers for head in map(group.heads.__getitem__, places) if head.headers is not None]
     tags = [each.size for each in map(group.tags.__getitem__, places) if each is not NO_TAGS]
     return sum(map(len, map(group.data.__getitem__, places))) + sum(map(len, heads)) + sum(tags)
+
+
+class PagePart(NamedTuple):
+    """Small envelopes that were read back, or that come otherwise than a group keeps them; see ``GroupPart``.
+
+    Args:
+        envelopes: them, in position order.
+        positions: theirs.
+        size: the bytes of their items and headers.
+    """
+
+    envelopes: "Sequence[SmallEnvelope]"
+    positions: Sequence[int]
+    size: int
+
+    @classmethod
+    def of(cls, envelopes: "Sequence[SmallEnvelope]") -> "PagePart":
+        """Make a part of envelopes."""
+        positions = [small.envelope.position for small in envelopes]
+        return cls(envelopes, positions, sum([small.size for small in envelopes]))
+
+    @property
+    def ordering_keys(self) -> list[str]:
+        """The ordering key of each envelope, "" for none."""
+        return [small.envelope.head.ordering_key or "" for small in self.envelopes]
+
+    @property
+    def ids(self) -> Sequence[bytes]:
+        """The id of each envelope, of 16 bytes."""
+        return [small.envelope.id for small in self.envelopes]
+
+    @property
+    def items(self) -> int:
+        """The number of items of all envelopes."""
+        return sum([event.items for small in self.envelopes for event in small.envelope.events])
+
+    def smalls(self) -> "list[SmallEnvelope]":
+        """Give the envelopes."""
+        return list(self.envelopes)
+
+    def cut(self, number: int) -> "tuple[PagePart, PagePart]":
+        """Give the first envelopes, and the others."""
+        return PagePart.of(self.envelopes[:number]), PagePart.of(self.envelopes[number:])
+
+    def chosen(self, indexes: Sequence[int]) -> "PagePart":
+        """Give the part of some of these envelopes, by their indexes among them, which grow."""
+        return PagePart.of([self.envelopes[each] for each in indexes])
+
+    def freed(self) -> "PagePart":
+        """Give the part as it is: it keeps nothing else."""
+        return self
+
+
+Part: TypeAlias = GroupPart | PagePart
 
 
 class SmallEnvelope(NamedTuple):
@@ -207,15 +295,18 @@ def bundle_on_wire(
 
 
 def parts_on_wire(
-    parts: Sequence[GroupPart], logins: Mapping[int, str | None] | None, *, wants_headers: bool
+    parts: Sequence[Part], logins: Mapping[int, str | None] | None, *, wants_headers: bool
 ) -> list[BundleEntry]:
-    """Write envelopes of sealed groups as :func:`bundle_on_wire` does.
+    """Write parts as :func:`bundle_on_wire` writes envelopes.
 
     Args:
         logins: of their emitters, for a recipient that wants notes; None for one that wants none.
     """
     found: list[BundleEntry] = []
     for part in parts:
+        if isinstance(part, PagePart):
+            found += bundle_on_wire(part.envelopes, logins, wants_headers=wants_headers)
+            continue
         group, at = part.sealed.group, part.sealed.group.at.timestamp()
         types, items, data, heads, tags = group.types, group.items, group.data, group.heads, group.tags
         # No function of Python is called for most of them.

@@ -5,11 +5,9 @@ The database holds all of it too, and is the only truth: whoever finds nothing h
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
 from uuid import UUID
 
-from xbus.broker.back.log.batch import RunBatch
-from xbus.broker.back.log.small import GroupPart, SmallEnvelope, named_tuples
+from xbus.broker.back.log.small import GroupPart, SmallEnvelope
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices import (
@@ -137,7 +135,7 @@ class LogTail:
             if isinstance(sealed, SealedGroup):
                 begin = position + len(found) + 1 - sealed.first
                 end = min(len(sealed.hashes), begin + limit - len(found))
-                envelopes, of_group = _of_part(GroupPart.at(sealed, range(begin, end)))
+                envelopes, of_group = GroupPart.at(sealed, range(begin, end)).objects()
                 found += envelopes
                 small += of_group
             elif sealed.content is None:
@@ -275,30 +273,6 @@ def _memory(sealed: Sealed) -> int:
     if isinstance(sealed, SealedGroup):
         return GROUPED_BYTES * len(sealed.group) + sealed.group.size
     return ENVELOPE_BYTES + (0 if sealed.content is None else sealed.content.size + sealed.content.header_bytes)
-
-
-def small_envelopes(part: GroupPart) -> list[SmallEnvelope]:
-    """Give envelopes of a group, each of which is small, as objects."""
-    return [small for small in _of_part(part)[1] if small is not None]
-
-
-def _of_part(part: GroupPart) -> tuple[list[LogEnvelope], list[SmallEnvelope | None]]:
-    """Give envelopes of a group as objects, and each with its items where it is small."""
-    group, column = part.sealed.group, part.column
-    types, items, data = column(group.types), column(group.items), column(group.data)
-    names = [each.name for each in types]
-    graphs = [each.graph_id for each in types]
-    ways = {graph_id: (graph_id,) for graph_id in set(graphs)}
-    events = named_tuples(LogEvent, column(group.event_ids), names, graphs, items, repeat(None), column(group.tags))
-    envelopes = list(
-        named_tuples(
-            LogEnvelope,
-            *(column(group.envelope_ids), part.positions, zip(events), [ways[each] for each in graphs]),
-            *(repeat(None), column(group.heads), column(group.emitter_ids), repeat(group.at), map(len, data)),
-        )
-    )
-    batches = named_tuples(RunBatch, repeat(0), items, data, repeat(None), repeat(None))
-    return envelopes, SmallEnvelope.of_columns(envelopes, [([batch],) if batch.items else ((),) for batch in batches])
 
 
 def _in_log(content: PutEnvelope, position: int) -> LogEnvelope:

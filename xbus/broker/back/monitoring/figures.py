@@ -15,7 +15,7 @@ class DeliveryFigures:
 
     Args:
         counts: by the login of a role, what came of the deliveries to it; None stands for all further roles.
-        in_groups: how many of the committed envelopes were handed over as columns of their groups.
+        in_groups: how many of the committed envelopes were handed over in one call with others.
         in_flight: by the id of a role, how many envelopes are being brought to it.
         bundled_bytes: the bytes of small envelopes that wait for their recipients.
         tail_bytes: the bytes of the envelopes that were sealed last, and are kept so that nobody reads them back.

@@ -4,7 +4,7 @@ A key of which an ordered role has delivery rows holds itself: the lowest of the
 for, and later envelopes of the key get rows behind it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -76,6 +76,12 @@ class BlockedKeys:
         """Check whether an envelope has to wait until an earlier one of its key is settled."""
         known = self.held.get(envelope.head.ordering_key or "")
         return known is not None and known.lowest < envelope.position
+
+    def blocked(self, keys: Sequence[str], positions: Sequence[int]) -> list[int]:
+        """List the indexes of those of some envelopes that have to wait, by their keys and positions."""
+        held = self.held
+        pairs = zip(keys, positions, strict=True)
+        return [index for index, (key, position) in enumerate(pairs) if key in held and held[key].lowest < position]
 
     def is_next(self, row: DeliveryRow) -> bool:
         """Check whether no known row has to go before a row."""

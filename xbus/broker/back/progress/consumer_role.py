@@ -191,6 +191,10 @@ class ConsumerRole:
         if before := self.predecessors(recipient):
             await asyncio.wait(before)
 
+    def is_served_by(self, recipient: ServedRole) -> bool:
+        """Check whether a recipient may get anything in its turn."""
+        return self.served is recipient and self.state in (ConsumerState.READING, ConsumerState.SLOW)
+
     def settled_of(self, positions: Sequence[int]) -> Collection[int]:
         """Give those of some positions, which grow, at which it needs nothing more in its turn."""
         return positions if self.cursor is None else self.cursor.settled_of(positions)

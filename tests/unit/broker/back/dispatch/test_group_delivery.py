@@ -18,7 +18,7 @@ from tests.unit.broker.back.dispatch.bundles.test_bundles import make_own, settl
 from tests.unit.broker.back.test_instances import configure
 from xbus import model
 from xbus.broker.back.dispatch.parties import FIRST_ENVELOPES, MOST_WAITING
-from xbus.broker.back.log import SMALL_BYTES
+from xbus.broker.back.log import SMALL_BYTES, GroupPart
 from xbus.broker.back.progress.consumer_role import Reservations
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients import Abilities
@@ -121,7 +121,8 @@ def has_ended(broker: Broker, items: str) -> bool:
 
 
 def in_groups(broker: Broker) -> int:
-    return broker.back.figures.in_groups
+    """Count the envelopes that went in groups behind the first one of all."""
+    return broker.back.figures.in_groups - 1
 
 
 async def test_a_role_at_the_head_gets_what_is_sealed_in_the_turn_of_its_commit(journal: Journal) -> None:
@@ -251,12 +252,13 @@ async def test_what_waits_keeps_no_bytes_of_what_has_gone(journal: Journal) -> N
     async with running(journal) as broker:
         client = await broker.register("store_1", BUNDLES)
         await known(broker)
-        (party,) = broker.back._assembly._bundles._all_parties()
-        party.objects.size.envelopes = FIRST_ENVELOPES
+        (party,) = broker.back._assembly._groups.all_parties()
+        party.size.envelopes = FIRST_ENVELOPES
         out = hold(client)
         group = group_of(broker, [(item, "k", "notes") for item in (b"a" * 1000, b"b", b"c")])
         await broker.write(group)
         (waiting,) = party.parts
+        assert isinstance(waiting, GroupPart)
         assert (list(waiting.positions), waiting.sealed.group.data) == ([3, 4], group.data[1:])
         client.answers.clear()
         out.set_result([DONE])
@@ -369,7 +371,7 @@ async def test_those_that_get_the_same_of_a_group_share_their_part(journal: Jour
         out = [hold(client) for client in clients]
         await put_all(broker, "a")
         await broker.write(group_of(broker, [(b"b", "k", "notes"), (b"c", "l", "hints"), (b"d", "m", "notes")]))
-        one, other = [part for party in broker.back._assembly._bundles._all_parties() for part in party.parts]
+        one, other = [part for party in broker.back._assembly._groups.all_parties() for part in party.parts]
         assert one is other
         assert list(one.positions) == [4, 6]
         for client, answer in zip(clients, out, strict=True):
@@ -384,8 +386,8 @@ async def test_a_run_waits_for_a_call_whose_envelopes_may_not_be_begun(journal: 
     async with running(journal, retry=RETRIES) as broker:
         client = await broker.register("store_1", BUNDLES)
         await known(broker)
-        (party,) = broker.back._assembly._bundles._all_parties()
-        party.objects.size.envelopes = FIRST_ENVELOPES
+        (party,) = broker.back._assembly._groups.all_parties()
+        party.size.envelopes = FIRST_ENVELOPES
         out = hold(client)
         await put_together(broker, [(item, item, "notes") for item in "abcde"])
         assert bundles(broker)[-1] == "abcde"
@@ -469,14 +471,14 @@ async def test_a_vote_that_is_broken_off_gives_slots_and_keys_back(journal: Jour
         client, _ = await both(broker)
         broker.clients["tcp://store_2"].answers["xbus.prepare_envelopes"] = by_item({b"a": TOO_OLD})
         hold(client, "xbus.commit_envelopes")
-        for party in broker.back._assembly._bundles._all_parties():
-            party.objects.size.envelopes = FIRST_ENVELOPES
+        for party in broker.back._assembly._groups.all_parties():
+            party.size.envelopes = FIRST_ENVELOPES
         await put_together(broker, [("a", "k", "notes"), ("b", "l", "notes")])
         await settle()
         back = broker.back._assembly
         role = back._roles[broker.scribe.role_id("store_1")]
         assert "k" in role.keys_in_hand
-        await back._bundles.finish(0)
+        await back._groups.finish(0)
         assert "k" not in role.keys_in_hand
         assert role.served is not None
         assert back._groups._slots.is_free(role.served)
@@ -566,20 +568,20 @@ async def test_what_is_out_is_waited_for_though_one_has_left_those_that_decide(j
     await configure(journal, ordered=True)
     async with running(journal) as broker:
         _, client = await both(broker)
-        bundled = broker.back._assembly._bundles
+        bundled = broker.back._assembly._groups
         out = hold(client, "xbus.prepare_envelopes")
         await put_all(broker, "a")
         staying, slow = [broker.back.registry.get(broker.scribe.role_id(store)) for store in STORES]
         assert staying is not None
         assert slow is not None
         broker.back.events.slow.publish(slow)
-        waiting = asyncio.ensure_future(bundled.emptied(staying, in_company=False))
+        waiting = asyncio.ensure_future(broker.back._assembly._pages.emptied(staying, in_company=False))
         await settle()
         assert not waiting.done()
         out.set_result([DONE])
         await waiting
         await settle()
-        assert not any(party.is_closing for party in bundled._all_parties())
+        assert not any(party.is_closing for party in bundled.all_parties())
 
 
 # -- one that is slow ------------------------------------------------------------------------------------------------

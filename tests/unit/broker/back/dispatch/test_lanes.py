@@ -35,6 +35,7 @@ class ListedLog:
         self._graph = graph
         self._listeners: list[Callable[[Sequence[Sealed]], None]] = []
         self.head = head
+        self.known_logins: dict[int, str | None] = {}
         self.removed: set[int] = set()
         self.pages = 0
         self.large: set[int] = set()
@@ -54,6 +55,9 @@ class ListedLog:
 
     async def small(self, envelopes: Sequence[LogEnvelope]) -> dict[int, SmallEnvelope]:
         return {each.position: SmallEnvelope(each, [], 0) for each in envelopes if each.position not in self.large}
+
+    async def emitter_logins(self, emitter_ids: Collection[int]) -> dict[int, str | None]:
+        return dict.fromkeys(emitter_ids)
 
     async def graphs(self, envelope: LogEnvelope) -> list[Graph]:
         return [self._graph]

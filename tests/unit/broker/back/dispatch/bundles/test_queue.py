@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -12,10 +13,10 @@ from xbus.broker.back.dispatch.parties import (
     FIRST_ENVELOPES,
     MAX_WAITING_BYTES,
     MOST_ENVELOPES,
-    BundleQueue,
+    BundleParty,
     BundleSize,
 )
-from xbus.broker.back.log import SmallEnvelope
+from xbus.broker.back.log import PagePart, Part, SmallEnvelope
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.envelope import EnvelopeHead
 
@@ -25,15 +26,20 @@ def small(position: int, size: int = 10, key: str | None = None) -> SmallEnvelop
     return SmallEnvelope(envelope, [], size)
 
 
-def filled(*positions: int, size: int = 10) -> BundleQueue:
-    queue = BundleQueue()
-    for position in positions:
-        queue.add([small(position, size)])
-    return queue
+def filled(*positions: int, size: int = 10) -> BundleParty:
+    party = BundleParty([])
+    party.parts += [PagePart.of([small(position, size)]) for position in positions]
+    return party
 
 
-def positions(bundle: list[SmallEnvelope]) -> list[int]:
-    return [each.position for each in bundle]
+def positions(parts: Sequence[Part]) -> list[int]:
+    return [position for part in parts for position in part.positions]
+
+
+def chosen(parts: Sequence[Part], wanted: Sequence[int]) -> list[Part]:
+    """The parts of some positions, as a call gives them back."""
+    indexes = [[index for index, each in enumerate(part.positions) if each in wanted] for part in parts]
+    return [part.chosen(found) for part, found in zip(parts, indexes, strict=True) if found]
 
 
 # -- size ------------------------------------------------------------------------------------------------------------
@@ -89,89 +95,82 @@ def test_a_size_stays_in_its_bounds(learned: list[tuple[int, float, bool]]) -> N
             assert size.envelopes == 1
 
 
-# -- queue -----------------------------------------------------------------------------------------------------------
+# -- what waits ------------------------------------------------------------------------------------------------------
 
 
 def test_what_waits_is_taken_in_order_a_bundle_at_a_time() -> None:
-    queue = filled(*range(1, 12))
-    assert positions(queue.take()) == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert positions(queue.take()) == [9, 10, 11]
-    assert queue.take() == []
-    assert not queue
+    party = filled(*range(1, 12))
+    assert positions(party.take()) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert positions(party.take()) == [9, 10, 11]
+    assert party.is_idle
 
 
-def test_what_was_not_begun_goes_next_and_in_order() -> None:
-    queue = filled(1, 2, 3, 4)
-    queue.size.envelopes = 3
-    taken = queue.take()
-    queue.put_back(taken[1:])
-    assert len(queue) == 3
-    assert positions(queue.take_all()) == [2, 3, 4]
-
-
-def test_nothing_put_back_changes_nothing() -> None:
-    queue = filled(1)
-    queue.put_back([])
-    assert positions(queue.take_all()) == [1]
+def test_one_part_is_cut_where_it_is_larger_than_a_bundle() -> None:
+    party = BundleParty([])
+    party.parts.append(PagePart.of([small(position) for position in range(1, 12)]))
+    assert positions(party.take()) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert positions(party.take()) == [9, 10, 11]
 
 
 @pytest.mark.parametrize(
     ("envelopes", "size"), [(2 * MOST_ENVELOPES, 1), (2, MAX_WAITING_BYTES)], ids=["many", "large"]
 )
-async def test_a_full_queue_lets_nobody_add_before_some_was_taken(envelopes: int, size: int) -> None:
-    queue = filled(*range(1, envelopes + 1), size=size)
-    waiting = asyncio.create_task(queue.room())
+async def test_nobody_adds_to_a_full_party_before_some_was_taken(envelopes: int, size: int) -> None:
+    party = filled(*range(1, envelopes + 1), size=size)
+    waiting = asyncio.create_task(party.room())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not waiting.done()
-    queue.take()
+    party.take()
     await waiting
 
 
 async def test_there_is_room_in_an_empty_one() -> None:
-    await BundleQueue().room()
+    await BundleParty([]).room()
 
 
 @given(st.data())
 def test_nothing_is_lost_or_turned_round(data: st.DataObject) -> None:
     """Whatever is added, taken and put back: what was begun is in order, each once, and the bytes add up."""
-    queue, added, begun = BundleQueue(), 0, list[int]()
+    party, added, begun = BundleParty([]), 0, list[int]()
     for _ in range(data.draw(st.integers(0, 40))):
         if data.draw(st.booleans()):
-            added += 1
-            queue.add([small(added, added)])
-        else:
-            queue.size.envelopes = data.draw(st.integers(1, 4))
-            taken = queue.take()
+            last = added + data.draw(st.integers(1, 3))
+            party.parts.append(PagePart.of([small(position, position) for position in range(added + 1, last + 1)]))
+            added = last
+        elif party.parts:
+            party.size.envelopes = data.draw(st.integers(1, 4))
+            taken = positions(parts := party.take())
             keep = data.draw(st.integers(0, len(taken)))
-            begun += positions(taken[:keep])
-            queue.put_back(taken[keep:])
-        assert queue._bytes == sum(range(len(begun) + 1, added + 1))
-    assert begun + positions(queue.take_all()) == list(range(1, added + 1))
-    assert queue._bytes == 0
+            begun += taken[:keep]
+            party.parts[:0] = chosen(parts, taken[keep:])
+        assert party.waiting_bytes == sum(range(len(begun) + 1, added + 1))
+        assert party.waiting == added - len(begun)
+    assert begun + positions(party.take_all()) == list(range(1, added + 1))
 
 
 def test_a_bundle_ends_before_the_second_one_of_a_key() -> None:
-    queue = BundleQueue()
-    queue.add([small(position, key=key) for position, key in enumerate(["k", None, "l", "m", "k", None], start=1)])
-    assert positions(queue.take(keys_in_hand=())) == [1, 2, 3, 4]
-    assert positions(queue.take(keys_in_hand=())) == [5, 6]
+    party = BundleParty([])
+    envelopes = [small(position, key=key) for position, key in enumerate(["k", None, "l", "m", "k", None], start=1)]
+    party.parts.append(PagePart.of(envelopes))
+    assert positions(party.take(keys_in_hand=())) == [1, 2, 3, 4]
+    assert positions(party.take(keys_in_hand=())) == [5, 6]
 
 
 def test_envelopes_of_a_key_in_hand_stay_and_others_overtake_them() -> None:
-    queue = BundleQueue()
-    queue.add([small(position, key=key) for position, key in enumerate("klkm", start=1)])
-    assert positions(queue.take(keys_in_hand={"k"})) == [2, 4]
-    assert positions(queue.take(keys_in_hand=())) == [1]
-    assert positions(queue.take(keys_in_hand=())) == [3]
+    party = BundleParty([])
+    party.parts.append(PagePart.of([small(position, key=key) for position, key in enumerate("klkm", start=1)]))
+    assert positions(party.take(keys_in_hand={"k"})) == [2, 4]
+    assert positions(party.take(keys_in_hand=())) == [1]
+    assert positions(party.take(keys_in_hand=())) == [3]
 
 
 @given(st.lists(st.integers(0, MAX_WAITING_BYTES)), st.lists(st.integers(0, MAX_WAITING_BYTES // 3)))
 def test_there_is_room_for_as_many_as_could_be_added_one_by_one(before: list[int], after: list[int]) -> None:
-    queue = BundleQueue()
-    queue.add([small(position, size) for position, size in enumerate(before)])
-    found = queue.room_for([small(position, size) for position, size in enumerate(after)])
+    party = filled()
+    party.parts += [PagePart.of([small(position, size)]) for position, size in enumerate(before)]
+    found = party.room_for([small(position, size) for position, size in enumerate(after)])
     for place, size in enumerate(after[:found]):
-        assert queue.has_room
-        queue.add([small(place, size)])
-    assert found == len(after) or not queue.has_room
+        assert party.has_room
+        party.parts.append(PagePart.of([small(place, size)]))
+    assert found == len(after) or not party.has_room

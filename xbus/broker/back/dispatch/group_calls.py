@@ -1,13 +1,14 @@
-"""The calls of a bundle: through workers to one consumer that decides alone, or to several that decide together."""
+"""The calls for envelopes that need more than one of each consumer: by workers, with traces, and votes that differ."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
 
+from xbus import tracing
 from xbus.broker.back.log import LogReader, SmallEnvelope
-from xbus.broker.back.progress import DeliveryLedger, RunResults
+from xbus.broker.back.progress import RunResults
 from xbus.broker.back.recipients import (
     Absent,
     AnyOf,
@@ -16,6 +17,7 @@ from xbus.broker.back.recipients import (
     FailureClass,
     RecipientFailed,
     RecipientProxy,
+    ServedRole,
     Slots,
     Transformed,
     fault_among_many,
@@ -219,64 +221,84 @@ class BundleCalls:
 
     Args:
         log: has notes about envelopes.
-        ledger: where hand-overs are reserved.
         workers: transform what must not reach the consumer as it is.
         trouble_after: a consumer that fails so often in a row has no vote any more.
     """
 
-    def __init__(self, log: LogReader, ledger: DeliveryLedger, workers: BundleWorkers, trouble_after: int) -> None:
+    def __init__(self, log: LogReader, workers: BundleWorkers, trouble_after: int) -> None:
         self._log = log
-        self._ledger = ledger
         self._workers = workers
         self._trouble_after = trouble_after
 
-    async def carry_out(self, shares: Shares) -> Outcome:
-        """Bring each consumer its share of a bundle.
+    def parties(
+        self, graph_ids: Sequence[int], types: Collection[str], recipients: Collection[ServedRole]
+    ) -> list[list[ServedRole]]:
+        """Give those that get small envelopes of some graphs together, each with those that decide about it together.
+
+        Those that have a vote decide together, or in a run if one of them can't. Nobody may wait for a reply. Several
+        consumers behind workers share a run, so that its workers work once for all of them.
+
+        Args:
+            types: the names of the types of their events.
+        """
+        ways = {each: self._workers.way(graph_ids, each.role.service) for each in recipients}
+        takes = {
+            each
+            for each, way in ways.items()
+            if way is not None and each.abilities.bundles and each.abilities.immediate_reply.isdisjoint(types)
+        }
+        behind_workers = [each for each, way in ways.items() if way != ()]
+        if len(recipients) > 1 and len(behind_workers) > 1:
+            takes.difference_update(behind_workers)
+        voters = [each for each in recipients if not each.role.own]
+        parties = [[each] for each in recipients if each.role.own]
+        if len(voters) == 1 or not any(not each.abilities.prepares or ways[each] != () for each in voters):
+            parties.append(voters)
+        return [party for party in parties if party and takes.issuperset(party)]
+
+    def pass_workers(self, graph_ids: Sequence[int], recipient: ServedRole) -> bool:
+        """Check whether envelopes of some graphs pass workers before they reach a consumer."""
+        return self._workers.way(graph_ids, recipient.role.service) != ()
+
+    async def carry_out(self, consumers: Iterable[RecipientProxy], bundle: Sequence[SmallEnvelope]) -> Outcome:
+        """Bring consumers a bundle; hand-overs are reserved.
 
         Returns:
             What became of each envelope. One that can't go in a bundle any more is with nobody.
         """
-        if len(shares) > 1:
-            return await self._to_several(shares)
-        return {consumer: await self._to_one(consumer, list(bundle)) for consumer, bundle in shares.items()}
+        shares = dict.fromkeys(consumers, bundle)
+        headers = {small.envelope_id: small.envelope.head.headers for small in bundle}
+        traced = {each: found for each, found in headers.items() if found is not None and tracing.IN_BYTES in found}
+        if not traced:
+            return await self._carry_out(shares)
+        logins = ", ".join(consumer.role.login for consumer in shares)
+        with tracing.following("deliver", traced.items(), {"xbus.roles": logins}) as spans:
+            outcome = await self._carry_out(shares)
+            for span_id, span in spans.items():
+                span.end("; ".join(str(failure) for failure in _failures_at(span_id, shares, outcome)))
+        return outcome
 
-    async def _to_one(self, consumer: RecipientProxy, bundle: list[SmallEnvelope]) -> list[BundleResult]:
-        if not bundle:
-            # What waited was left to others while the slot was waited for.
-            return []
-        if not consumer.abilities.bundles:
-            # Another program of the role does, and this one has come since they were queued.
-            return [BundleStatus.GOES_ALONE] * len(bundle)
+    async def _carry_out(self, shares: Shares) -> Outcome:
+        if len(shares) > 1:
+            return await self.carry_on(shares, None)
+        return {consumer: await self._to_one(consumer, bundle) for consumer, bundle in shares.items()}
+
+    async def _to_one(self, consumer: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> list[BundleResult]:
         try:
-            await self._ledger.reserve([consumer.role.id], bundle[-1].envelope.position)
             made = await self._workers.transform(bundle, consumer.role.service)
             if consumer.role.pause is not None:
                 # It was paused while a worker was waited for: nothing has begun with it.
                 return [BundleStatus.NOT_BEGUN if isinstance(each, SmallEnvelope) else each for each in made]
             going = [each for each in made if isinstance(each, SmallEnvelope)]
             logins = await emitters_of(self._log, going)
-            results = await consumer.take_envelopes(going, logins) if going else []
-            if len(going) == len(made):
-                return results
-            left = iter(results)
-            return [next(left) if isinstance(each, SmallEnvelope) else each for each in made]
+            results = iter(await consumer.take_envelopes(going, logins) if going else [])
+            return [next(results) if isinstance(each, SmallEnvelope) else each for each in made]
         except Exception as error:
             # A fault of ours with one of them: each goes alone now, and shows whether it is the one.
             return [_fault(error, [consumer])] * len(bundle)
 
-    async def _to_several(self, shares: Shares) -> Outcome:
-        """Have several consumers decide about a bundle that reaches each as it was sent."""
-        if not all(consumer.abilities.prepares > 0 for consumer in shares):
-            return {consumer: [BundleStatus.GOES_ALONE] * len(bundle) for consumer, bundle in shares.items()}
-        highest = max((small.position for bundle in shares.values() for small in bundle), default=0)
-        try:
-            await self._ledger.reserve([consumer.role.id for consumer in shares], highest)
-        except Exception as error:
-            return {consumer: [_fault(error, shares)] * len(bundle) for consumer, bundle in shares.items()}
-        return await self.carry_on(shares, None)
-
     async def carry_on(self, shares: Shares, votes: Outcome | None) -> Outcome:
-        """Have several consumers decide about a bundle; hand-overs are reserved.
+        """Have several consumers decide about a bundle that reaches each as it was sent; hand-overs are reserved.
 
         Args:
             votes: the first ones of all, where they were asked already.
@@ -298,6 +320,13 @@ def _fault(error: Exception, consumers: Iterable[RecipientProxy]) -> RecipientFa
     roles = ", ".join(consumer.role.login for consumer in consumers)
     log.error("a bundle died", exc_info=error, extra={"action": "bundle_died", "role": roles})
     return fault_among_many(error)
+
+
+def _failures_at(envelope_id: object, shares: Shares, outcome: Outcome) -> Iterable[RecipientFailed]:
+    for recipient, bundle in shares.items():
+        for small, result in zip(bundle, outcome[recipient], strict=True):
+            if small.envelope_id == envelope_id and isinstance(result, RecipientFailed):
+                yield result
 
 
 def _failures_in_a_row(before: int, votes: Iterable[BundleResult]) -> int:
