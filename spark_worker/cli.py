@@ -7,15 +7,13 @@ from pathlib import Path
 import click
 
 from spark_worker.items.formats import NAMES, check_schema
-from spark_worker.spark.command_options import master_option
+from spark_worker.spark.command_options import MASTER
 from spark_worker.spark.master import parsed_settings
 from spark_worker.transform.transforms import Transform, load_function, load_sql
 from spark_worker.worker.serving import WorkerOptions, serve_for_ever
 from xbus import ending, logs
-from xbus.admin.address import back_option, login_and_password, login_option, password_file_option
-from xbus.admin.program import config_option
-from xbus.config import load
-from xbus.config.reaching import reachable
+from xbus.admin.address import CommandLogin, way_to
+from xbus.admin.signatures import CommandBus, command, option
 from xbus.errors import ConfigurationError
 
 EXIT_CODES = (
@@ -35,58 +33,38 @@ BIND_HELP = (
 PATIENCE_HELP = "Seconds without any executor after which the cluster counts as gone."
 
 
-@click.command(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
-@config_option
-@login_option("The role's login")
-@password_file_option
-@click.option("--transform", "function", metavar="MODULE:FUNCTION", help="transform(items, context) -> DataFrame.")
-@click.option("--sql", "sql_file", type=click.Path(path_type=Path), metavar="FILE", help="A query over the view items.")
-@click.option(
-    "--format", "items_format", type=click.Choice(NAMES), default=NAMES[0], show_default=True, help=FORMAT_HELP
-)
-@click.option("--schema", default="", metavar="DDL", help=SCHEMA_HELP)
-@click.option("--order-by", default="", metavar="COLUMN", help=ORDER_HELP)
-@click.option("--keep-corrupt", is_flag=True, help="Give items that don't fit to the transform, with column _corrupt.")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="For the transform, as context.options.")
-@master_option
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
-@click.option("--min-items", type=click.IntRange(1), default=100_000, show_default=True, help=MIN_ITEMS_HELP)
-@click.option("--patience", type=click.FloatRange(1), default=60.0, show_default=True, help=PATIENCE_HELP)
-@back_option
-@click.option("--bind", default="", metavar="URL", help=BIND_HELP)
-@click.option(
-    "--advertise", default="", metavar="URL", help="With --bind: the address that the broker calls, if it differs."
-)
+@command(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 def main(
-    config_path: Path | None,
-    login: str | None,
-    password_file: Path | None,
-    function: str | None,
-    sql_file: Path | None,
-    items_format: str,
-    schema: str,
-    order_by: str,
-    keep_corrupt: bool,
-    options: tuple[str, ...],
-    master: str,
-    conf: tuple[str, ...],
-    min_items: int,
-    patience: float,
-    back_url: str | None,
-    bind: str,
-    advertise: str,
+    bus: CommandBus,
+    way: CommandLogin = way_to("back", "The role's login"),
+    function: str | None = option(
+        "transform(items, context) -> DataFrame.", None, "--transform", metavar="MODULE:FUNCTION"
+    ),
+    sql_file: Path | None = option("A query over the view items.", None, "--sql"),
+    items_format: str = option(FORMAT_HELP, click.Choice(NAMES), "--format", default=NAMES[0], show_default=True),
+    schema: str = option(SCHEMA_HELP, default="", metavar="DDL"),
+    order_by: str = option(ORDER_HELP, default="", metavar="COLUMN"),
+    keep_corrupt: bool = option("Give items that don't fit to the transform, with column _corrupt."),
+    options: tuple[str, ...] = option("For the transform, as context.options.", None, "--option", metavar="NAME=VALUE"),
+    master: str = MASTER,
+    conf: tuple[str, ...] = option("A setting of Spark.", metavar="KEY=VALUE"),
+    min_items: int = option(MIN_ITEMS_HELP, click.IntRange(1), default=100000, show_default=True),
+    patience: float = option(PATIENCE_HELP, click.FloatRange(1), default=60.0, show_default=True),
+    bind: str = option(BIND_HELP, default="", metavar="URL"),
+    advertise: str = option(
+        "With --bind: the address that the broker calls, if it differs.", default="", metavar="URL"
+    ),
 ) -> None:
     """Serve a worker role with Spark: its executors read large events from the journal and write them back."""
     with ending.in_one_line("xbus-spark-worker"):
-        config = load(config_path)
+        config = bus.config
         logs.set_up(config.logging)
         check_schema(items_format, schema)
         logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs each connection
-        back_url = back_url or reachable(config.zmq.backsocket, "back")
-        login, password = login_and_password(login, password_file, back_url)
+        login, password = way.login_and_password()
         chosen = WorkerOptions(
             config=config,
-            back_url=back_url,
+            back_url=way.address,
             login=login,
             password=password,
             transform=chosen_transform(function, sql_file),

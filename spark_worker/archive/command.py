@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from threading import Lock
 from types import FrameType
 from typing import Any, NoReturn
@@ -21,12 +20,13 @@ from spark_worker.archive.archiver import STEPS, Archiver, Copy, FilePlanner, Re
 from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.restoring import restore as put_back
 from spark_worker.archive.run import ArchiveRun, begun
-from spark_worker.spark.command_options import checked_master, conf_option
+from spark_worker.spark.command_options import CONF, checked_master
 from xbus import extras
-from xbus.admin.arguments import Moment
-from xbus.admin.output import one_json
-from xbus.admin.program import EnvelopeId, config_option, database_url, json_option
+from xbus.admin.arguments import MOMENT
+from xbus.admin.output import Output, one_json
+from xbus.admin.program import EnvelopeId
 from xbus.admin.progress import shown_on_terminal
+from xbus.admin.signatures import CommandBus, argument, command, option, shown
 from xbus.broker.journal.archive.plans import FilePlan
 from xbus.broker.journal.archive.segments import FileWritten
 from xbus.broker.journal.database.connection import reading
@@ -36,42 +36,30 @@ from xbus.broker.journal.retention.ages import sealed_before, way_to_archive
 from xbus.broker.journal.retention.keeping import read_keepings
 from xbus.broker.journal.retention.search import Scan
 from xbus.clock import Clock, SystemClock
-from xbus.config import load
 from xbus.errors import Failed, Refused
 from xbus.ids import Ids
 
 
-@click.command()
-@config_option
-@click.option(
-    "--before",
-    type=Moment(),
-    metavar="AGE",
-    help="Archive envelopes sealed before: 90d (ago), a date or a time.",
-)
-@click.option("--due", is_flag=True, help="Archive what is older than archive_after of its event type.")
-@click.option(
-    "--to",
-    "place",
-    metavar="PLACE",
-    help="A folder, or a URI such as s3://bucket/archive. By default [journal] archive of the configuration.",
-)
-@click.option(
-    "--master",
-    callback=checked_master,
-    metavar="URL",
-    help="Have Spark make the files, at this master, such as spark://host:7077. By default this command makes them.",
-)
-@conf_option
-@json_option()
+@command()
 def archive(
-    config_path: Path | None,
-    before: datetime | None,
-    due: bool,
-    place: str | None,
-    master: str | None,
-    conf: dict[str, str],
-    as_json: bool,
+    bus: CommandBus,
+    before: datetime | None = option(
+        "Archive envelopes sealed before: 90d (ago), a date or a time.", MOMENT, metavar="AGE"
+    ),
+    due: bool = option("Archive what is older than archive_after of its event type."),
+    place: str | None = option(
+        "A folder, or a URI such as s3://bucket/archive. By default [journal] archive of the configuration.",
+        None,
+        "--to",
+        metavar="PLACE",
+    ),
+    master: str | None = option(
+        "Have Spark make the files, at this master, such as spark://host:7077. By default this command makes them.",
+        callback=checked_master,
+        metavar="URL",
+    ),
+    conf: dict[str, str] = CONF,
+    output: Output = shown(wide=False),
 ) -> None:
     """Move the items of settled envelopes out of the journal, into Parquet files by event type and day.
 
@@ -82,16 +70,18 @@ def archive(
         raise click.UsageError("--conf is for Spark: give --master, too")
     if due is (before is not None):
         raise click.UsageError("say which events: either --before or --due")
-    url = database_url(config_path)
-    settings = load(config_path).journal
+    url = bus.url
+    settings = bus.config.journal
     place = storage.absolute(place or settings.archive or _no_place())
     storage.reach(place)
-    clock, ids = SystemClock(), Ids()
+    clock, ids = bus.clock, Ids()
     scan = _due(url, clock) if before is None else sealed_before(before)
     if before is not None:
         _warn_of_retention(settings.keep_settled_days, before)
     if scan is None:
-        click.echo(one_json(asdict(Report())) if as_json else "Nothing to archive: no event type sets archive_after.")
+        click.echo(
+            one_json(asdict(Report())) if output.as_json else "Nothing to archive: no event type sets archive_after."
+        )
         return
     with (
         begun(url, clock, ids) as run,
@@ -102,7 +92,7 @@ def archive(
             report = Archiver(run, FilePlanner(place, ids), copy, clock).archive(scan, tell)
         except OSError as error:
             raise _storage_failed(error) from error
-    click.echo(one_json(asdict(report)) if as_json else _told(report))
+    click.echo(one_json(asdict(report)) if output.as_json else _told(report))
 
 
 def _positions(url: str) -> int:
@@ -180,19 +170,19 @@ def on_spark(session: Any, url: str) -> Copy:
     return copy
 
 
-@click.command()
-@config_option
-@click.argument("envelope_ids", type=EnvelopeId(), metavar="ENVELOPE...", nargs=-1, required=True)
-def restore(config_path: Path | None, envelope_ids: tuple[str, ...]) -> None:
+@command()
+def restore(
+    bus: CommandBus, envelope_ids: tuple[str, ...] = argument(EnvelopeId(), metavar="ENVELOPE...", required=True)
+) -> None:
     """Restore archived envelopes into the journal.
 
     The broker does so by itself when an emitter asks for a replay, and for roles and readers that begin in the past. A
     later xbus archive removes them again, once they have been back for as long as --before says. Of several envelopes,
     those that are in the journal already are left as they are.
     """
-    url = database_url(config_path)
-    clock = SystemClock()
-    with reading(url) as connection:
+    url = bus.url
+    clock = bus.clock
+    with bus.reading() as connection:
         wanted = [resolve_envelope(connection, each) for each in envelope_ids]
     with _ended_in_order(), begun(url, clock, Ids()) as run:
         for envelope_id in wanted:

@@ -3,6 +3,7 @@
 import click
 
 from spark_worker.spark.master import check_master, parsed_settings
+from xbus.admin.signatures import option
 
 
 def settings_of(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
@@ -21,14 +22,11 @@ def checked_master(_: click.Context, __: click.Parameter, master: str | None) ->
         raise click.BadParameter(str(error)) from error
 
 
-master_option = click.option(
-    "--master",
+MASTER = option(
+    "Spark's master, such as spark://host:7077.",
     default="local[*]",
     show_default=True,
     callback=checked_master,
     metavar="URL",
-    help="Spark's master, such as spark://host:7077.",
 )
-conf_option = click.option(
-    "--conf", multiple=True, callback=settings_of, metavar="KEY=VALUE", help="A setting of Spark."
-)
+CONF = option("A setting of Spark.", multiple=True, callback=settings_of, metavar="KEY=VALUE")

@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 
 from spark_worker.items.columns import DATA
 from spark_worker.items.formats import NAMES, Format, make_format
-from spark_worker.spark.command_options import conf_option, master_option
+from spark_worker.spark.command_options import CONF, MASTER
 from spark_worker.spark.session import close_session, open_session
 from spark_worker.trueup.against import data_set
 from spark_worker.trueup.comparing import (
@@ -25,9 +25,9 @@ from spark_worker.trueup.comparing import (
     count,
     parse_items,
 )
-from xbus.admin.address import broker_address, command_emitter, password_file_option, password_of
-from xbus.admin.output import facts, one_json
-from xbus.admin.program import config_option, database_url, json_option
+from xbus.admin.address import PASSWORD_FILE, CommandLogin
+from xbus.admin.output import Output, facts, one_json
+from xbus.admin.signatures import CommandBus, command, option, shown
 from xbus.emitter import Emitter
 from xbus.errors import XbusError
 
@@ -46,64 +46,47 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     return names
 
 
-@click.command()
-@config_option
-@click.option("--type", "type_name", required=True, metavar="NAME", help="The event type that carries the data.")
-@click.option("--against", required=True, metavar="PLACE", help=AGAINST_HELP)
-@click.option("--table", default="", metavar="NAME", help=TABLE_HELP)
-@click.option(
-    "--key", "keys", required=True, callback=_names, metavar="COLUMNS", help="The columns that identify a row: a,b."
-)
-@click.option("--columns", callback=_names, metavar="COLUMNS", help=COLUMNS_HELP)
-@click.option(
-    "--format", "items_format", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help=FORMAT_HELP
-)
-@click.option("--schema", default="", metavar="DDL", help=SCHEMA_HELP)
-@click.option("--from", "begin", default="earliest", metavar="PLACE", help="From a position or a time on.")
-@click.option("--to", "end", default="latest", metavar="PLACE", help="Up to a position, or before a time.")
-@click.option("--missing", type=click.Path(path_type=Path), metavar="FILE", help="Write missing keys, as JSON lines.")
-@click.option(
-    "--incorrect", type=click.Path(path_type=Path), metavar="FILE", help="Write incorrect keys, as JSON lines."
-)
-@click.option("--emit-missing", is_flag=True, help="Emit the missing rows, as one envelope.")
-@click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, metavar="NAME", help="The emitter's login.")
-@password_file_option
-@click.option("--url", help="The front's address; by default that of the configuration file.")
-@master_option
-@conf_option
-@json_option()
+@command()
 def checksum(
-    config_path: Path | None,
-    type_name: str,
-    against: str,
-    table: str,
-    keys: tuple[str, ...],
-    columns: tuple[str, ...],
-    items_format: str,
-    schema: str,
-    begin: str,
-    end: str,
-    missing: Path | None,
-    incorrect: Path | None,
-    emit_missing: bool,
-    login: str | None,
-    password_file: Path | None,
-    url: str | None,
-    master: str,
-    conf: dict[str, str],
-    as_json: bool,
+    bus: CommandBus,
+    type_name: str = option("The event type that carries the data.", None, "--type", required=True, metavar="NAME"),
+    against: str = option(AGAINST_HELP, required=True, metavar="PLACE"),
+    table: str = option(TABLE_HELP, default="", metavar="NAME"),
+    keys: tuple[str, ...] = option(
+        "The columns that identify a row: a,b.",
+        None,
+        "--key",
+        required=True,
+        multiple=False,
+        callback=_names,
+        metavar="COLUMNS",
+    ),
+    columns: tuple[str, ...] = option(COLUMNS_HELP, multiple=False, callback=_names, metavar="COLUMNS"),
+    items_format: str = option(FORMAT_HELP, click.Choice(FORMATS), "--format", default=FORMATS[0], show_default=True),
+    schema: str = option(SCHEMA_HELP, default="", metavar="DDL"),
+    begin: str = option("From a position or a time on.", None, "--from", default="earliest", metavar="PLACE"),
+    end: str = option("Up to a position, or before a time.", None, "--to", default="latest", metavar="PLACE"),
+    missing: Path | None = option("Write missing keys, as JSON lines."),
+    incorrect: Path | None = option("Write incorrect keys, as JSON lines."),
+    emit_missing: bool = option("Emit the missing rows, as one envelope."),
+    login: str | None = option("The emitter's login.", envvar="XBUS_LOGIN", show_envvar=True, metavar="NAME"),
+    password_file: Path | None = PASSWORD_FILE,
+    url: str | None = option("The front's address; by default that of the configuration file."),
+    master: str = MASTER,
+    conf: dict[str, str] = CONF,
+    output: Output = shown(wide=False),
 ) -> None:
     """Compare a data set with the items that the bus carried: count missing, incorrect and correct rows.
 
     A row and an item belong together if they have the same key. If several items have one key, the last one counts.
     """
-    database_url(config_path)
-    emitter = _emitter(emit_missing, login, password_file, url, config_path)
+    bus.check()
+    emitter = _emitter(emit_missing, CommandLogin("front", login, password_file, url, bus.path))
     session = open_session(master, conf, "xbus checksum")
     try:
         with data_set(session, against, table, schema) as data:
             names = [*keys, *check_columns(data, keys, columns)]
-            items = _items(session, config_path, type_name, begin, end)
+            items = _items(session, bus.path, type_name, begin, end)
             carried = parse_items(items, data, names, items_format, schema).cache()
             compared = compare(data, carried, keys, names[len(keys) :]).cache()
             verdict = count(compared, carried)
@@ -116,7 +99,7 @@ def checksum(
                 sent = _emit(emitter, type_name, compared, data, items_format)
     finally:
         close_session(session)
-    click.echo(one_json({**asdict(verdict), "emitted": sent}) if as_json else "\n".join(_told(verdict, sent)))
+    click.echo(one_json({**asdict(verdict), "emitted": sent}) if output.as_json else "\n".join(_told(verdict, sent)))
 
 
 def _items(session: SparkSession, config_path: Path | None, type_name: str, begin: str, end: str) -> DataFrame:
@@ -126,15 +109,13 @@ def _items(session: SparkSession, config_path: Path | None, type_name: str, begi
     return reader.option("columns", f"position,event_id,index,{DATA}").load()
 
 
-def _emitter(
-    wanted: bool, login: str | None, password_file: Path | None, url: str | None, config_path: Path | None
-) -> Emitter | None:
+def _emitter(wanted: bool, way: CommandLogin) -> Emitter | None:
     """Make the emitter of the missing rows, so that a wrong option is reported before Spark starts."""
     if not wanted:
         return None
-    if login is None:
+    if way.login is None:
         raise click.UsageError("--emit-missing needs --login")
-    return command_emitter(broker_address("front", url, config_path), login, password_of(login, password_file))
+    return way.emitter()
 
 
 def _write_keys(found: DataFrame, keys: tuple[str, ...], path: Path) -> None:

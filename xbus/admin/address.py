@@ -2,38 +2,33 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import click
 
 from xbus.admin.program import FiniteRange
+from xbus.admin.signatures import Described, Given, Taken, option
 from xbus.config import load
 from xbus.config.reaching import reachable
 from xbus.emitter import Emitter, Options
 from xbus.errors import ConfigurationError
 from xbus.rpc.curve import PASSWORD_VARIABLE, first_line, parse_address, read_password
 
-timeout_option = click.option(
-    "--timeout",
-    type=FiniteRange(0, min_open=True),
+TIMEOUT = option(
+    "How long to insist while the bus does not answer, takes nothing or is paused.",
+    FiniteRange(0, min_open=True),
     default=Options.retry_seconds,
     show_default=True,
     metavar="SECONDS",
-    help="How long to insist while the bus does not answer, takes nothing or is paused.",
 )
 """For commands that send."""
 
-back_option = click.option(
-    "--back", "back_url", metavar="URL", help="The back's address; by default that of the configuration file."
+PASSWORD_FILE = option(
+    f"A file with the password in its first line. Otherwise the command takes {PASSWORD_VARIABLE}, or asks."
 )
-"""For programs that serve."""
-
-
-def command_emitter(address: str, login: str, password: str, seconds: float = Options.retry_seconds) -> Emitter:
-    """Make the emitter of a command. Its person waits no longer for a pause than for a bus that does not answer."""
-    return Emitter(address, login, password, retry_seconds=seconds, pause_seconds=seconds)
 
 
 def broker_address(socket: Literal["front", "back"], url: str | None, config_path: Path | None) -> str:
@@ -54,44 +49,75 @@ def broker_address(socket: Literal["front", "back"], url: str | None, config_pat
     return reachable(address, socket)
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+@dataclass(frozen=True, slots=True)
+class CommandLogin:
+    """The way of a command to the broker.
+
+    Args:
+        socket: the socket that it leads to.
+        login: the login that the command line names, if any.
+        password_file: the file with its password, if one is named.
+        url: the address that the command line names, if any; it wins.
+        path: otherwise this configuration file has the address.
+    """
+
+    socket: Literal["front", "back"]
+    login: str | None
+    password_file: Path | None
+    url: str | None
+    path: Path | None
+
+    @property
+    def address(self) -> str:
+        """The address of the broker.
+
+        Raises:
+            ConfigurationError: nothing names one.
+        """
+        return broker_address(self.socket, self.url, self.path)
+
+    def login_and_password(self) -> tuple[str, str]:
+        """Give the login and its password; ask for what neither the command line nor the address says.
+
+        Raises:
+            ConfigurationError: a file can't be used, or nobody is there to be asked.
+        """
+        broker = parse_address(self.address)
+        login = self.login or broker.login or str(click.prompt("Login", err=True))
+        return login, _password_of(login, self.password_file or broker.password_file)
+
+    def emitter(self, seconds: float = Options.retry_seconds) -> Emitter:
+        """Make the emitter of a command. Its person waits no longer for a pause than for a bus that does not answer."""
+        login, password = self.login_and_password()
+        return Emitter(self.address, login, password, retry_seconds=seconds, pause_seconds=seconds)
 
 
-def login_option(whose: str) -> Callable[[Command], Command]:
-    """Add ``--login``; the command gets None where nobody gives it.
+def way_to(socket: Literal["front", "back"], whose: str) -> Described:
+    """Describe ``--login``, ``--password-file`` and the option of the address, for a :class:`CommandLogin`.
 
     Args:
         whose: such as "The emitter's login".
     """
+    url = {
+        "front": option("The front's address; by default that of the configuration file.", metavar="TEXT"),
+        "back": option("The back's address; by default that of the configuration file.", None, "--back", metavar="URL"),
+    }[socket]
     told = f"{whose}. Otherwise the command takes that of the address, or asks."
-    return click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, metavar="NAME", help=told)
+    taken = {
+        "login": (option(told, envvar="XBUS_LOGIN", show_envvar=True, metavar="NAME"), str),
+        "password_file": (PASSWORD_FILE, Path),
+        "url": (url, str),
+    }
+
+    def value(name: str, kind: Any, given: Given) -> CommandLogin:
+        return CommandLogin(socket, given["login"], given["password_file"], given["url"], given["config_path"])
+
+    return Taken(
+        lambda name, kind: [param for each, (how, of) in taken.items() for param in how.params(each, of)], value
+    )
 
 
-password_file_option = click.option(
-    "--password-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help=f"A file with the password in its first line. Otherwise the command takes {PASSWORD_VARIABLE}, or asks.",
-)
-
-
-def login_and_password(login: str | None, file: Path | None, address: str) -> tuple[str, str]:
-    """Give the login for a broker and its password; ask for what nothing says.
-
-    Args:
-        login: as the person gave it.
-        file: with the password, as the person named it; otherwise the address may name one.
-        address: see :mod:`xbus.rpc.curve.address`.
-
-    Raises:
-        ConfigurationError: a file can't be used, or nobody is there to be asked.
-    """
-    broker = parse_address(address)
-    login = login or broker.login or str(click.prompt("Login", err=True))
-    return login, password_of(login, file or broker.password_file)
-
-
-def password_of(login: str, file: Path | None) -> str:
+def _password_of(login: str, file: Path | None) -> str:
     """Give the password of ``login``: from the file, otherwise from the environment, otherwise ask for it.
 
     Raises:
@@ -113,27 +139,45 @@ def password_of(login: str, file: Path | None) -> str:
     return asked
 
 
-def new_password_options(command: Command) -> Command:
-    """Add ``--stdin`` and ``--file``; the command gets ``from_stdin`` and ``file`` for :func:`new_password`."""
-    by_file = click.option(
-        "--file", type=click.Path(path_type=Path), metavar="FILE", help="Take the first line of a file."
-    )
-    by_stdin = click.option("--stdin", "from_stdin", is_flag=True, help="Take the first line of standard input.")
-    return by_stdin(by_file(command))
+@dataclass(frozen=True, slots=True)
+class NewPassword:
+    """The source of the password that somebody is to have.
 
-
-def new_password(login: str, from_stdin: bool, file: Path | None) -> str:
-    """Give the password that somebody is to have: from standard input or the file, otherwise ask for it twice.
-
-    Raises:
-        ConfigurationError: the source can't be read, or has no password.
-        click.UsageError: both sources are given.
+    Args:
+        from_stdin: whether standard input has it.
+        file: the file that has it; otherwise the command asks for it twice.
     """
-    if from_stdin and file is not None:
-        raise click.UsageError("--stdin and --file exclude each other")
-    if file is not None:
-        return read_password(file)
-    if from_stdin:
-        return first_line(sys.stdin.readline(), "standard input")
-    asked: str = click.prompt(f"New password of {login}", hide_input=True, confirmation_prompt=True, err=True)
-    return asked
+
+    from_stdin: bool
+    file: Path | None
+
+    @property
+    def is_named(self) -> bool:
+        """True if the command line names a source."""
+        return self.from_stdin or self.file is not None
+
+    def of(self, login: str) -> str:
+        """Give the password.
+
+        Raises:
+            ConfigurationError: the source can't be read, or has no password.
+            click.UsageError: both sources are given.
+        """
+        if self.from_stdin and self.file is not None:
+            raise click.UsageError("--stdin and --file exclude each other")
+        if self.file is not None:
+            return read_password(self.file)
+        if self.from_stdin:
+            return first_line(sys.stdin.readline(), "standard input")
+        asked: str = click.prompt(f"New password of {login}", hide_input=True, confirmation_prompt=True, err=True)
+        return asked
+
+
+def _sources(name: str, kind: Any) -> Sequence[click.Parameter]:
+    return [
+        *option("Take the first line of standard input.", None, "--stdin").params("from_stdin", bool),
+        *option("Take the first line of a file.").params("file", Path),
+    ]
+
+
+NEW_PASSWORD: Described = Taken(_sources, lambda name, kind, given: NewPassword(given["from_stdin"], given["file"]))

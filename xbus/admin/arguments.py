@@ -27,6 +27,7 @@ class Moment(click.ParamType[datetime]):
     """A moment: an age such as ``90d`` or ``30min``, or a date or time in ISO 8601, by default in UTC."""
 
     name = "moment"
+    metavar = "WHEN"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         if isinstance(value, datetime):
@@ -61,6 +62,7 @@ class Until(click.ParamType[datetime]):
     """A moment to come: ``2h`` from now, or a date or time in ISO 8601, by default in UTC."""
 
     name = "moment"
+    metavar = "WHEN"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         if isinstance(value, datetime):
@@ -79,6 +81,7 @@ class PlaceOption(click.ParamType[datetime | int]):
     """A place in the log: a position, ``oldest``, or a :class:`Moment`, also with a minus before its age."""
 
     name = "place"
+    metavar = "WHEN"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime | int:
         if isinstance(value, int):
@@ -94,6 +97,7 @@ class LogStart(click.ParamType[Start]):
     """A start in the log: a place as ``1234:0:500``, ``oldest``, ``head``, or a :class:`Moment` as ``-1h``."""
 
     name = "start"
+    metavar = "WHEN"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Start:
         if not isinstance(value, str):
@@ -163,6 +167,7 @@ class Name(click.ParamType[str]):
 
     def __init__(self, *sections: Section) -> None:
         self._sections = sections
+        self.metavar = "LOGIN" if sections and {*sections} & {Section.ROLE, Section.EMITTER} else "NAME"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return str(value)
@@ -191,6 +196,7 @@ def _names(config_path: Path | None, sections: Collection[Section]) -> Collectio
         return ()
 
 
+MOMENT, UNTIL, PLACE, LOG_START = Moment(), Until(), PlaceOption(), LogStart()
 ROLE, SERVICE, TYPE, EMITTER, BOT, READER, SUBSCRIPTION = map(Name, KINDS.values())
 READER_OR_ROLE = Name(Section.ROLE, Section.READER, Section.SUBSCRIPTION)
 OF_KIND = Name()

@@ -1,6 +1,6 @@
 """Things of the bus as objects that commands and monitor write in JSON, with the names of ``docs/json.md``; pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 JsonObject: TypeAlias = Mapping[str, object]
 
 
-def shown(value: "DataclassInstance", *hidden: str, **names: str) -> dict[str, object]:
+def fields_of(value: "DataclassInstance", *hidden: str, **names: str) -> dict[str, object]:
     """Make an object of all fields of a value, in their order.
 
     Args:
@@ -52,23 +52,13 @@ def shown(value: "DataclassInstance", *hidden: str, **names: str) -> dict[str, o
     return {names.get(name, name): getattr(value, name) for name in found}
 
 
-def of_role(role: RoleStatus, alarm: str | None, now: datetime) -> JsonObject:
+def of_role(role: RoleStatus, owed_days: float, now: datetime) -> JsonObject:
     lag_seconds = None if role.owed_since is None else round((now - role.owed_since).total_seconds(), 3)
     return {
-        "role": role.role,
-        "service": role.service,
-        "kind": role.kind,
-        "state": role.state,
-        "since": role.since,
-        "seen_at": role.seen_at,
-        "noted_at": role.noted_at,
+        **fields_of(role, "role_id", parked="parked_envelopes"),
         "work": [_of_work(work) for work in role.work],
-        "lag": role.lag,
         "lag_seconds": lag_seconds,
-        "owed_since": role.owed_since,
-        "parked_envelopes": role.parked,
-        "parked_items": role.parked_items,
-        "alarm": alarm,
+        "alarm": "owed_too_long" if role.owes_too_long(owed_days, now) else None,
         "instances": [_of_instance(instance) for instance in role.instances],
         "pause": None if role.pause is None else of_pause(role.pause),
     }
@@ -85,7 +75,7 @@ def _of_instance(instance: PresenceInstance) -> JsonObject:
 
 
 def of_pause(pause: PauseEntry) -> JsonObject:
-    return shown(pause, "subject_id", until="until_at")
+    return fields_of(pause, "subject_id", until="until_at")
 
 
 def _of_work(work: PresenceWork) -> JsonObject:
@@ -109,25 +99,20 @@ def progress_of(work: PresenceWork) -> float | None:
 
 def of_bot(bot: BotStatus, now: datetime) -> JsonObject:
     waits = None if bot.slowed_until is None else max(round((bot.slowed_until - now).total_seconds(), 3), 0.0)
+    renamed = {
+        "name": "bot",
+        "work": "call",
+        "runners": "service",
+        "instances": "max_instances",
+        "attempts": "max_attempts",
+        "next_slot": "next_at",
+        "failures": "failed_attempts",
+        "slowed_until": "slowed_until_at",
+    }
     return {
-        "bot": bot.name,
+        **fields_of(bot, "last", **renamed),
         "state": bot.state,
-        "call": bot.work,
-        "description": bot.description,
-        "service": bot.runners,
         "cron": bot.cron or None,
-        "timezone": bot.timezone,
-        "missed": bot.missed,
-        "reads": [*bot.reads],
-        "emits": [*bot.emits],
-        "max_instances": bot.instances,
-        "max_seconds": bot.max_seconds,
-        "max_attempts": bot.attempts,
-        "next_at": bot.next_slot,
-        "due": bot.due,
-        "running": bot.running,
-        "failed_attempts": bot.failures,
-        "slowed_until_at": bot.slowed_until,
         "slowed_seconds": waits,
         "pause": None if bot.pause is None else of_pause(bot.pause),
         "last_run": None if bot.last is None else of_run(bot.last),
@@ -135,15 +120,15 @@ def of_bot(bot: BotStatus, now: datetime) -> JsonObject:
 
 
 def of_run(run: BotRunStatus) -> JsonObject:
-    return shown(run, "log", id="run_id", slot="slot_at")
+    return fields_of(run, "log", id="run_id", slot="slot_at")
 
 
 def of_failure(summary: FailureSummary) -> JsonObject:
-    return shown(summary, id="failure_id", message="cause")
+    return fields_of(summary, id="failure_id", message="cause")
 
 
 def of_failure_detail(detail: FailureDetail) -> JsonObject:
-    return {**of_failure(detail.summary), "history": [shown(move) for move in detail.history]}
+    return {**of_failure(detail.summary), "history": [fields_of(move) for move in detail.history]}
 
 
 def of_failure_group(group: FailureGroup) -> JsonObject:
@@ -169,43 +154,32 @@ def of_group_detail(detail: GroupDetail) -> JsonObject:
     return {
         **of_failure_group(detail.group),
         "failures": [of_failure(failure) for failure in detail.failures],
-        "history": [shown(move) for move in detail.history],
+        "history": [fields_of(move) for move in detail.history],
     }
 
 
 def of_parked_part(summary: ParkedSummary) -> JsonObject:
-    return shown(summary, "role_id")
+    return fields_of(summary, "role_id")
 
 
 def of_parked(parked: Parked) -> JsonObject:
-    whole = parked.delivery
     return {
-        "role": parked.role,
-        "service": parked.service,
-        "removed": parked.removed,
-        "delivery": whole and shown(whole),
+        **fields_of(parked, "envelope_id", "role_id", "items"),
+        "delivery": parked.delivery and fields_of(parked.delivery),
         "item_states": [
-            {
-                "role": parked.role,
-                "event_number": item.number,
-                "index": item.index,
-                "state": "parked",
-                "since": item.since,
-                "code": item.code,
-                "cause": item.cause,
-            }
+            {**fields_of(item, "event_id", number="event_number"), "role": parked.role, "state": "parked"}
             for item in parked.items
         ],
     }
 
 
 def of_chain_link(link: ChainLink) -> JsonObject:
-    return shown(link, by_bulk="bulk_roles")
+    return fields_of(link, by_bulk="bulk_roles")
 
 
 def of_envelope(summary: EnvelopeSummary) -> JsonObject:
-    found = shown(summary, id="envelope_id", origin="origin_id")
-    return {**found, "roles": [shown(role, changed_at="since") for role in summary.roles]}
+    found = fields_of(summary, id="envelope_id", origin="origin_id")
+    return {**found, "roles": [fields_of(role, changed_at="since") for role in summary.roles]}
 
 
 def of_envelope_detail(detail: EnvelopeDetail) -> JsonObject:
@@ -215,14 +189,14 @@ def of_envelope_detail(detail: EnvelopeDetail) -> JsonObject:
         "headers": detail.headers,
         "event_list": [_of_event(event) for event in detail.event_list],
         "failures": [of_failure(failure) for failure in detail.failures],
-        "item_states": [shown(item, number="event_number", at="since") for item in detail.overlaid],
-        "outputs": [shown(output, number="event_number") for output in detail.outputs],
-        "archive": None if detail.archive is None else shown(detail.archive, files="file_list"),
+        "item_states": [fields_of(item, number="event_number", at="since") for item in detail.overlaid],
+        "outputs": [fields_of(output, number="event_number") for output in detail.outputs],
+        "archive": None if detail.archive is None else fields_of(detail.archive, files="file_list"),
     }
 
 
 def _of_event(event: EventSummary) -> JsonObject:
-    return shown(event, id="event_id", number="event_number", reply="reply_state")
+    return fields_of(event, id="event_id", number="event_number", reply="reply_state")
 
 
 def of_finding(finding: Finding) -> JsonObject:
@@ -233,7 +207,7 @@ def of_finding(finding: Finding) -> JsonObject:
         "next_step": finding.next_step,
         "role": finding.role,
         "proof": {
-            **shown(proof, place="at_login"),
+            **fields_of(proof, place="at_login"),
             "failure": None if proof.failure is None else of_failure(proof.failure),
             "pause": None if proof.pause is None else of_pause(proof.pause),
         },
@@ -241,11 +215,11 @@ def of_finding(finding: Finding) -> JsonObject:
 
 
 def of_sessions(found: LoginSessions) -> JsonObject:
-    return shown(found)
+    return fields_of(found)
 
 
 def of_api_token(token: ApiToken) -> JsonObject:
-    return shown(token, name="token", used_at="last_used_at")
+    return fields_of(token, name="token", used_at="last_used_at")
 
 
 def of_keys(kind: LoginKind, login: str, key: str) -> JsonObject:
@@ -253,7 +227,7 @@ def of_keys(kind: LoginKind, login: str, key: str) -> JsonObject:
 
 
 def of_audit_row(row: AuditRow) -> JsonObject:
-    return {"row": row.number, **shown(row.act), "hash": row.hash}
+    return {"row": row.number, **fields_of(row.act), "hash": row.hash}
 
 
 def of_verification(found: Verification) -> JsonObject:
@@ -261,11 +235,11 @@ def of_verification(found: Verification) -> JsonObject:
 
 
 def of_type(count: TypeCount) -> JsonObject:
-    return shown(count, name="type", recent="events_last_hour")
+    return fields_of(count, name="type", recent="events_last_hour")
 
 
 def of_descriptor(summary: DescriptorSummary) -> JsonObject:
-    return shown(summary, name="descriptor", size="bytes")
+    return fields_of(summary, name="descriptor", size="bytes")
 
 
 def of_outbox(status: OutboxStatus) -> JsonObject:
@@ -273,28 +247,16 @@ def of_outbox(status: OutboxStatus) -> JsonObject:
     if status.trouble is not None:
         code, cause, since = status.trouble
         trouble = {"code": code, "cause": cause, "since": since}
-    refused: Sequence[JsonObject] = [
-        {
-            "place": each.place,
-            "queued_at": each.queued_at,
-            "bytes": each.size,
-            "key": each.key,
-            "code": each.code,
-            "cause": each.cause,
-        }
-        for each in status.refused
-    ]
+    hidden = ("envelope_id", "ordering_key", "headers")
     return {
-        "waiting": status.waiting,
-        "bytes": status.waiting_bytes,
-        "oldest_at": status.oldest,
+        **fields_of(status, waiting_bytes="bytes", oldest="oldest_at"),
         "trouble": trouble,
-        "refused": refused,
+        "refused": [fields_of(each, *hidden, size="bytes") for each in status.refused],
     }
 
 
 def of_clearing_item(item: ClearingItem, value: Value, database: ClearingDatabase) -> JsonObject:
-    found = shown(item, "data", id="item_id")
+    found = fields_of(item, "data", id="item_id")
     return {**found, "value": value, "consumer": database.consumer, "request_types": database.request_types}
 
 
@@ -334,44 +296,30 @@ def of_range(status: RangeStatus) -> JsonObject:
 
 def of_move(move: PlaceMove) -> JsonObject:
     return {
-        "act_id": str(move.act),
-        "at": move.at,
-        "who": move.who,
-        "action": move.kind,
+        **fields_of(move, "before", "after", act="act_id", kind="action"),
         "reason": move.reason or None,
-        "undoes": None if move.undoes is None else str(move.undoes),
-        "first": move.first,
-        "last": move.last,
         "from_place": str(move.before),
         "to_place": str(move.after),
     }
 
 
 def of_subscription(each: SubscriptionEntry, reader: ReaderStatus) -> JsonObject:
+    hidden = ("service_id", "ranges", "failed_at", "secret", "reader_name")
     return {
-        "subscription": each.name,
-        "state": subscription_state(each, reader),
-        "url": each.url,
-        "format": each.format,
-        "signed": bool(each.secret),
-        "verify": each.verify,
-        "types": [*reader.event_types],
+        **fields_of(each, *hidden, name="subscription", failures="failed_calls", failing_since="since"),
         "reader": each.reader_name,
+        "state": subscription_state(each, reader),
+        "signed": bool(each.secret),
+        "types": [*reader.event_types],
         "at_place": str(reader.place),
         "lag": reader.lag,
         "owed_since": reader.waits_since,
-        "failed_calls": each.failures,
         "parked_batches": 0 if reader.subscriber is None else reader.subscriber.parked,
-        "since": each.failing_since,
-        "retry_at": each.retry_at,
-        "code": each.code,
-        "error": each.error,
-        "ended_at": each.ended_at,
     }
 
 
 def of_parked_batch(each: ParkedBatch) -> JsonObject:
-    return shown(each, "range", id="batch")
+    return fields_of(each, "range", id="batch")
 
 
 def subscription_state(each: SubscriptionEntry, reader: ReaderStatus) -> str:
@@ -384,25 +332,12 @@ def subscription_state(each: SubscriptionEntry, reader: ReaderStatus) -> str:
 
 
 def of_person(person: Person, sessions: int) -> JsonObject:
-    return {
-        "person": person.name,
-        "rights": _of_rights(person.rights),
-        "sessions": sessions,
-        "created_at": person.created_at,
-        "last_seen_at": person.last_seen_at,
-        "disabled_at": person.disabled_at,
-    }
+    return {**fields_of(person, "id", name="person"), "rights": _of_rights(person.rights), "sessions": sessions}
 
 
 def of_person_token(person: Person, token: PersonToken) -> JsonObject:
-    return {
-        "person": person.name,
-        "token": token.name,
-        "rights": _of_rights(token.rights),
-        "created_at": token.created_at,
-        "last_used_at": token.used_at,
-        "expires_at": token.expires_at,
-    }
+    found = fields_of(token, "id", name="token", used_at="last_used_at")
+    return {"person": person.name, **found, "rights": _of_rights(token.rights)}
 
 
 def _of_rights(rights: Collection[Right]) -> list[str]:

@@ -280,6 +280,10 @@ class Output:
         if more:
             click.echo(more)
 
+    def detail(self, found: Mapping[str, Any], lines: Iterable[str]) -> None:
+        """Write one thing as an object or in lines."""
+        click.echo(one_json(found) if self.as_json else "\n".join(lines))
+
     def paragraph(self, text: str) -> str:
         """Write a sentence, cut into lines at spaces where a terminal is narrow."""
         safe = on_one_line(text)
@@ -324,8 +328,9 @@ def _terminal_width(is_terminal: bool) -> int | None:
 
 def facts(known: Mapping[str, object]) -> Iterator[str]:
     """Write one line for each existing fact, the values below each other."""
-    width = max(map(len, known)) + 1
-    return (f"{name:<{width}} {_fact(value)}" for name, value in known.items() if value is not None)
+    existing = {name: value for name, value in known.items() if value is not None}
+    width = max(map(len, existing), default=0) + 1
+    return (f"{name:<{width}} {_fact(value)}" for name, value in existing.items())
 
 
 def moment(at: datetime | None) -> str | None:

@@ -4,21 +4,15 @@ import errno
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import click
 
 from xbus import ending, extras
-from xbus.admin.output import Form, Output
-from xbus.broker.journal.database import schema
-from xbus.config import load
-from xbus.config.command_line import file_option
 from xbus.errors import ConfigurationError, XbusError
 
 GROUP = "xbus.commands"
@@ -58,9 +52,6 @@ def _missing(entry: EntryPoint, module: str) -> click.Command:
         add_help_option=False,
         context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     )
-
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Careful(click.Command):
@@ -157,88 +148,9 @@ def _printable_refusals() -> Iterator[None]:
         raise
 
 
-config_option = file_option("config_path", "The broker's configuration file.")
-
-
-def _not_blank(_: click.Context, __: click.Parameter, text: str) -> str:
-    if not text.strip():
-        raise click.BadParameter("say why")
-    return text
-
-
-def confirm(question: str, *, unless: bool = False) -> None:
-    """Ask a person, and go on only after a yes.
-
-    Args:
-        unless: whether the command line has said yes already.
-
-    Raises:
-        click.Abort: the answer is no, or the person has interrupted the command.
-        click.UsageError: nobody can be asked.
-    """
-    if unless:
-        return
-    try:
-        click.confirm(question, abort=True)
-    except click.Abort as abort:
-        if isinstance(abort.__context__, EOFError):
-            raise click.UsageError("nobody answers the question; give --yes") from abort
-        raise
-
-
-reason_option = click.option("--reason", required=True, callback=_not_blank, metavar="TEXT", help="Why; it is kept.")
-
-
-secrets_option = click.option(
-    "--show-secrets", is_flag=True, help="Show the fields, too, that the event type calls secret."
-)
-
-
-limit_option = click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at the most."
-)
-
-
-def output_option(for_each: str = "") -> Callable[[Command], Command]:
-    """Add ``-o wide|json`` and its alias ``--json``; the command gets an :class:`~xbus.admin.output.Output`.
-
-    Args:
-        for_each: the thing for which each object of JSON is written; empty where it is one object.
-    """
-    return _form_option(f"wide: whole ids and moments, nothing cut; json: {_objects(for_each)}", Form.WIDE, Form.JSON)
-
-
-def json_option(for_each: str = "") -> Callable[[Command], Command]:
-    """Add ``-o json`` and its alias ``--json`` to a command that writes no table; it gets ``as_json``."""
-
-    def add(command: Command) -> Command:
-        @wraps(command)
-        def with_json(*args: Any, output: Output, **kwargs: Any) -> object:
-            return command(*args, as_json=output.as_json, **kwargs)
-
-        return _form_option(f"json: {_objects(for_each)}", Form.JSON)(cast(Command, with_json))
-
-    return add
-
-
-def _form_option(explained: str, *forms: Form) -> Callable[[Command], Command]:
-    def add(command: Command) -> Command:
-        @wraps(command)
-        def with_output(*args: Any, form: str | None, as_json: bool, **kwargs: Any) -> object:
-            chosen = Form.JSON if as_json else Form(form or Form.USUAL)
-            return command(*args, output=Output.of(chosen), **kwargs)
-
-        named = click.option(
-            "-o", "--output", "form", type=click.Choice([form.value for form in forms]), help=f"{explained}."
-        )
-        alias = click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
-        return cast(Command, named(alias(with_output)))
-
-    return add
-
-
-def _objects(for_each: str) -> str:
-    return f"one object for each {for_each}" if for_each else "one object"
+def digits(text: str) -> str:
+    """Give the digits of the id of an envelope."""
+    return text.replace("-", "").lower()
 
 
 class EnvelopeId(click.ParamType[str]):
@@ -247,10 +159,10 @@ class EnvelopeId(click.ParamType[str]):
     name = "id"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        digits = str(value).replace("-", "").lower()
-        if not _DIGITS.fullmatch(digits):
+        found = digits(str(value))
+        if not _DIGITS.fullmatch(found):
             self.fail(f"{value!r} is neither the id of an envelope nor its first digits, 4 or more", param, ctx)
-        return digits
+        return found
 
 
 _DIGITS = re.compile(r"[0-9a-f]{4,32}")
@@ -268,16 +180,3 @@ class FiniteRange(click.FloatRange):
 
 ROW_ID = click.IntRange(1, 2**63 - 1)
 """The id of a row, as the database counts them."""
-
-
-def database_url(path: Path | None) -> str:
-    """Give the address of the broker's database, after a check that it has the schema of this program.
-
-    Raises:
-        ConfigurationError: no file is named, or it is invalid.
-        SchemaError: the schema is missing, older or newer.
-        JournalUnavailable: the database can't be reached.
-    """
-    url = load(path).database.url
-    schema.check(url)
-    return url

@@ -4,15 +4,12 @@ import io
 import logging
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from xbus.admin.output import Form
 from xbus.ending import NOT_NOW, exit_code, printable
 from xbus.errors import XbusError
 from xbus.logs import CLEAR_LINE, clears_lines
@@ -100,8 +97,6 @@ def tell(sentence: str) -> None:
     click.echo(f"{CLEAR_LINE if clears_lines() else ''}{printable(sentence)}", err=True)
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 WATCH_SECONDS = 2.0
 """Seconds between two times. Smaller shows changes sooner, and reads the journal more often."""
 
@@ -128,22 +123,6 @@ class Frame(io.StringIO):
 
     def fileno(self) -> int:
         return self._terminal.fileno()
-
-
-def watch_option(command: Command) -> Command:
-    """Add ``--watch`` to a command that lists something; it stands above ``output_option``."""
-
-    @wraps(command)
-    def watched(*args: Any, watch: bool, **kwargs: Any) -> object:
-        if not watch:
-            return command(*args, **kwargs)
-        if kwargs.get("as_json") or kwargs.get("form") == Form.JSON or not sys.stdout.isatty():
-            raise click.UsageError("--watch is for people at a terminal: it goes with no JSON, and into no pipe")
-        show_again(lambda: command(*args, **kwargs), sys.stdout, time.sleep)
-        return None
-
-    flag = click.option("--watch", is_flag=True, help="Show it anew every 2 seconds, until you press Ctrl-C.")
-    return cast(Command, flag(watched))
 
 
 def show_again(show: Callable[[], object], terminal: TextIO, pause: Callable[[float], object]) -> None:

@@ -1,87 +1,47 @@
-"""The things that a person may do: each is a class, which says the right it needs and the command that does the same.
+"""The forms of actions: a page that shows what an action would do, and requests that carry it out.
 
 The page ``/do/PATH`` shows what an action would do, and carries it out; ``POST /api/PATH`` carries it out for programs.
-Both come from the class.
+Both come from the class of the action, as its command does.
 """
 
-import re
 import shlex
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, TypeAlias, get_args, get_origin
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from inspect import isclass
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 from fastapi import APIRouter, Body, Form, Request
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict, Field, Secret, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Secret,
+    StringConstraints,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
+from xbus.admin.signatures import UNSAID, BusAction, SecretText, Taken, inner_of, is_many
 from xbus.broker.journal.people import Right
 from xbus.errors import Refused
-from xbus.monitor.bus import BusAccess
-from xbus.monitor.people import Visitor
-from xbus.monitor.queries import check_texts
-from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, local, reserved_for
+from xbus.monitor.queries import check_texts, read_by
+from xbus.monitor.rendering import TheActor, ThePage, local, reserved_for
 
-UNSAID = "…"
-"""Stands in the preview for what the person is still to say."""
-
-ASKED = "asked"
-
-_WORD = re.compile(r"(?:(--[a-z-]+)=)?\{(\w+)\}|(\S+)")
+FieldType: TypeAlias = Any
+"""The type of a field, as pydantic takes it."""
 
 
-def asked(
-    how: str, title: str, description: str | None = None, *, choices: Sequence[str] = (), **limits: Any
-) -> object:
-    """Have a form ask for a field.
-
-    Args:
-        how: ``line``, ``text``, ``check``, ``choice``, ``several`` (values with spaces between) or ``password``.
-        title: above its place in the form.
-        description: below it.
-        choices: all that may be chosen.
-        **limits: of pydantic's ``Field``.
-    """
-    shown: dict[str, Any] = {ASKED: how, "choices": [*choices]} if choices else {ASKED: how}
-    return Field(title=title, description=description, json_schema_extra=shown, **limits)
-
-
-Reason: TypeAlias = Annotated[
-    str, StringConstraints(min_length=1, max_length=4000), asked("line", "Reason", "Why; it is kept.")
-]
-"""A reason that a person must give."""
-
-OptionalReason: TypeAlias = Annotated[str, asked("line", "Reason", "Why; it is kept.", max_length=4000)]
-"""A reason that a person may give."""
-
-TypedSecret: TypeAlias = Secret[
-    Annotated[str, StringConstraints(strip_whitespace=False, min_length=1, max_length=1024)]
-]
-"""A secret exactly as it was typed: a blank at its end belongs to it."""
-
-
-class Action(BaseModel, ABC):
-    """A thing that a person may do, with all that it needs to be done.
-
-    The form asks a person for the fields that are :func:`asked`; the others come with the link to the form.
-    """
+class ActionForm(BaseModel):
+    """An action as somebody filled it in, in a form or as JSON."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
 
-    path: ClassVar[str]
-    """Its place below ``/do`` and ``/api``."""
-
-    title: ClassVar[str]
-    """Its name as an order: ``Resume``."""
-
-    words: ClassVar[str]
-    """The ``xbus`` command that does the same, with ``{field}`` or ``--option={field}`` for the value of a field."""
-
-    right: ClassVar[Right] = Right.MANAGER
-    """The right that a person needs for it. An action that names none is nobody else's."""
-
-    is_final: ClassVar[bool] = False
-    """True if nobody can take the action back."""
+    described: ClassVar[type[BusAction]]
 
     @model_validator(mode="before")
     @classmethod
@@ -92,41 +52,90 @@ class Action(BaseModel, ABC):
         check_texts(given.values())
         return {name: value for name, value in given.items() if value != ""}
 
-    def command(self) -> list[str]:
-        """Give the words of the ``xbus`` command that does the same; empty fields have none."""
-        found = ["xbus"]
-        for option, name, word in _WORD.findall(self.words):
-            value = getattr(self, name) if name else word
-            each = value if isinstance(value, list) else [value]
-            if value is True:
-                found.append(option)
-            elif value not in (None, "") and value is not False:
-                found += [text for one in each for text in ([option, str(one)] if option else [str(one)])]
-        return found
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        self.made()
+        return self
 
-    def typed(self, bus: BusAccess) -> Mapping[str, str]:
-        """Give the text that stands in fields of the form before a person types, by their names.
+    def made(self) -> BusAction:
+        """Make the action.
 
         Raises:
-            Refused: it can't be done by a form.
+            ValueError: its fields don't go together.
+            Refused: a text can't be read (``bad_moment``, ``bad_id``).
         """
-        return {}
+        return self.described(**{name: self._value(name, *field) for name, field in self.described.fields().items()})
 
-    @abstractmethod
-    def preview(self, bus: BusAccess) -> Iterable[str]:
-        """Say in sentences what it would do; what a form still asks for is :data:`UNSAID`.
+    def _value(self, name: str, how: Taken, kind: object) -> object:
+        value = getattr(self, name)
+        if isinstance(value, Secret):
+            return value.get_secret_value()
+        for param in how.params(name, kind):
+            if inner_of(kind) is datetime:
+                return read_by(param.type, value, "bad_moment") if value else None
+            if inner_of(kind) is str and value:
+                for each in value if isinstance(value, list) else [value]:
+                    read_by(param.type, each, "bad_id")
+        return value
 
-        Raises:
-            Refused: it can't be done.
-        """
 
-    @abstractmethod
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterable[str]:
-        """Do it, and say in sentences what was done.
+@cache
+def form_of(action: type[BusAction]) -> type[ActionForm]:
+    """Make the form of an action."""
+    fields: Any = {name: _form_field(name, *field) for name, field in action.fields().items()}
+    made = create_model(action.__name__, __base__=ActionForm, __doc__=action.__doc__, **fields)
+    made.described = action
+    return made
 
-        Raises:
-            Refused: it can't be done any more; nothing was.
-        """
+
+MOST_VALUES = 1000
+"""Values of a field in one request. More make a transaction long, which others wait for."""
+
+
+def _form_field(name: str, how: Taken, kind: object) -> tuple[object, object]:
+    """Give the type and the description of a field for pydantic."""
+    param = next(iter(how.params(name, kind)), None)
+    is_required = how.is_required if param is None else param.required
+    settings: dict[str, Any] = {"title": how.title or None, "description": how.about or None}
+    one = _limited(how, kind, param, is_required=is_required)
+    if is_many(kind):
+        # A form sends nothing of boxes that are all empty.
+        least = int(is_required and not how.title)
+        return list[one], Field(**settings, default_factory=list, min_length=least, max_length=MOST_VALUES)  # type: ignore[valid-type]
+    if is_required:
+        return one, Field(**settings)
+    if kind is bool:
+        return bool, Field(False, **settings)
+    is_text = kind is str or inner_of(kind) is datetime
+    return (one, Field("", **settings)) if is_text else (one | None, Field(None, **settings))
+
+
+def _limited(how: Taken, kind: object, param: object, *, is_required: bool) -> FieldType:
+    """Give the type of one value of a field, with its limits."""
+    one: Any = inner_of(kind)
+    if one is int:
+        of = getattr(param, "type", None)
+        return Annotated[int, Field(ge=getattr(of, "min", 0), le=getattr(of, "max", None) or 2**53)]
+    limits: Any = {"min_length": int(is_required), "max_length": how.longest}
+    if one is SecretText:
+        # Exactly as it was typed: a blank at its end belongs to it.
+        return Secret[Annotated[str, StringConstraints(strip_whitespace=False, **limits)]]
+    if one in (str, datetime):
+        return Annotated[str, StringConstraints(strip_whitespace=how.asked != "file", **limits)]
+    return one
+
+
+def _way_to_ask(how: Taken, kind: object) -> str:
+    if how.asked or kind is SecretText:
+        return "password" if kind is SecretText else "text"
+    if is_many(kind):
+        return "several"
+    return "check" if kind is bool else "choice" if _choices_of(kind) else "line"
+
+
+def _choices_of(kind: object) -> list[str]:
+    one = inner_of(kind)
+    return [each.value for each in one if each is not Right.VIEWER] if isclass(one) and issubclass(one, Enum) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,30 +156,26 @@ class AskedField:
     choices: Sequence[str] = ()
 
 
-def asked_fields(kind: type[Action], given: Mapping[str, str]) -> list[AskedField]:
+def asked_fields(action: type[BusAction], given: Mapping[str, str]) -> list[AskedField]:
     """Find the fields of an action that its form asks for.
 
     Args:
         given: values that stand in the form already.
     """
+    of_form = form_of(action).model_fields
     return [
         AskedField(
             name,
-            field.title or name,
-            field.description or "",
-            str(how[ASKED]),
+            how.title,
+            how.about,
+            _way_to_ask(how, kind),
             given.get(name, ""),
-            field.is_required(),
-            _choices(how),
+            of_form[name].is_required(),
+            _choices_of(kind),
         )
-        for name, field in kind.model_fields.items()
-        if isinstance(how := field.json_schema_extra, dict) and ASKED in how
+        for name, (how, kind) in action.fields().items()
+        if how.title
     ]
-
-
-def _choices(how: Mapping[str, object]) -> list[str]:
-    choices = how.get("choices")
-    return [str(each) for each in choices] if isinstance(choices, list) else []
 
 
 DO = "/do"
@@ -183,10 +188,10 @@ class ActionAnswer(BaseModel):
     command: str
 
 
-def serve_for_persons(router: APIRouter, kind: type[Action]) -> None:
+def serve_for_persons(router: APIRouter, kind: type[BusAction]) -> None:
     """Add the form of an action, and the request that carries it out."""
 
-    def ask(request: Request, bus: TheBus, page: ThePage) -> HTMLResponse:
+    def ask(request: Request, bus: TheActor, page: ThePage) -> HTMLResponse:
         given = dict(request.query_params)
         back = local(given.pop("back", "/"))
         if any(field.kind == "password" and field.name in given for field in asked_fields(kind, given)):
@@ -204,14 +209,13 @@ def serve_for_persons(router: APIRouter, kind: type[Action]) -> None:
             back=back,
         )
 
-    def perform(
-        request: Request, action: Action, bus: TheBus, visitor: TheVisitor, page: ThePage, back: str = "/"
-    ) -> HTMLResponse:
-        sentences = list(action.carry_out(bus, visitor))
+    def perform(given: ActionForm, bus: TheActor, page: ThePage, back: str = "/") -> HTMLResponse:
+        action = given.made()
+        sentences = list(action.carry_out(bus))
         return page("done.html", action=action, sentences=sentences, back=local(back))
 
-    # FastAPI reads the form by the class of the action.
-    perform.__annotations__["action"] = Annotated[kind, Form()]
+    # FastAPI reads the form by its class.
+    perform.__annotations__["given"] = Annotated[form_of(kind), Form()]
     place = f"{DO}/{kind.path}"
     router.add_api_route(
         place,
@@ -231,13 +235,14 @@ def serve_for_persons(router: APIRouter, kind: type[Action]) -> None:
     )
 
 
-def serve_for_programs(router: APIRouter, kind: type[Action]) -> None:
+def serve_for_programs(router: APIRouter, kind: type[BusAction]) -> None:
     """Add the POST request of an action."""
 
-    def perform(action: Action, bus: TheBus, visitor: TheVisitor) -> ActionAnswer:
-        return ActionAnswer(done=list(action.carry_out(bus, visitor)), command=shlex.join(action.command()))
+    def perform(given: ActionForm, bus: TheActor) -> ActionAnswer:
+        action = given.made()
+        return ActionAnswer(done=list(action.carry_out(bus)), command=shlex.join(action.command()))
 
-    perform.__annotations__["action"] = Annotated[kind, Body()]
+    perform.__annotations__["given"] = Annotated[form_of(kind), Body()]
     router.add_api_route(
         f"/{kind.path}",
         perform,
@@ -249,9 +254,9 @@ def serve_for_programs(router: APIRouter, kind: type[Action]) -> None:
     )
 
 
-def _read(kind: type[Action], given: dict[str, object]) -> Action:
+def _read(kind: type[BusAction], given: dict[str, object]) -> BusAction:
     try:
-        return kind.model_validate(given)
+        return form_of(kind).model_validate(given).made()
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:10])
         raise Refused(
@@ -259,9 +264,7 @@ def _read(kind: type[Action], given: dict[str, object]) -> Action:
         ) from error
 
 
-def _one(name: str, values: list[str], kind: type[Action]) -> object:
+def _one(name: str, values: list[str], kind: type[BusAction]) -> object:
     """Give the only value of a field that takes one, else the list of them."""
-    field = kind.model_fields.get(name)
-    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
-    takes_several = any(get_origin(each) is list for each in kinds)
+    takes_several = is_many(kind.fields().get(name, (None, None))[1])
     return values if takes_several or len(values) > 1 else values[0]

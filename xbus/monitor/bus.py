@@ -1,14 +1,16 @@
 """The bus as pages and actions see it: its journal, its broker, its configuration, and the moment."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import TypeVar
 
+from xbus.admin.signatures import CommandBus
 from xbus.admin.why.inquiry import Inquiry, RunningBroker
-from xbus.broker.journal.audit import acting_as
+from xbus.broker.journal.audit import RepairDecision, acting_as
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.database.pool import ConnectionPool
+from xbus.broker.journal.people import Right
 from xbus.clock import Clock
 from xbus.config import Config
 from xbus.monitor.people import GuardedPasswords, Visitor
@@ -57,19 +59,6 @@ class BusAccess:
             yield connection
 
     @contextmanager
-    def writing(self, visitor: Visitor) -> Iterator[Connection]:
-        """Open a short transaction, and commit it at the end unless an exception comes out.
-
-        Args:
-            visitor: the person who acts, for the audit.
-
-        Raises:
-            JournalUnavailable: the database can't be reached or written.
-        """
-        with acting_as(visitor.person.name, visitor.origin), self.journal.writing() as connection:
-            yield connection
-
-    @contextmanager
     def writing_itself(self) -> Iterator[Connection]:
         """Open a transaction for what the monitor notes by itself, such as a session."""
         with self.journal.writing() as connection:
@@ -82,3 +71,41 @@ class BusAccess:
     def inquiry(self) -> Inquiry:
         """Make the one that answers why."""
         return Inquiry(self.read, self.broker, self.clock)
+
+
+class VisitorBus(CommandBus):
+    """The bus for one visitor, who acts on it.
+
+    Args:
+        bus: the bus.
+        visitor: the person who acts, for the audit.
+    """
+
+    def __init__(self, bus: BusAccess, visitor: Visitor) -> None:
+        super().__init__(bus.config.file)
+        self.config = bus.config
+        self.clock = bus.clock
+        self.visitor = visitor
+        self.passwords = bus.passwords
+        self._journal = bus.journal
+
+    def acting(self) -> AbstractContextManager[None]:
+        return acting_as(self.visitor.person.name, self.visitor.origin)
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        return self._journal.reading()
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        with self.acting(), self._journal.writing() as connection:
+            yield connection
+
+    def decision(self, reason: str) -> RepairDecision:
+        with self.acting():
+            return super().decision(reason)
+
+    def hash_password(self, password: str) -> str:
+        return self.passwords.hash_password(password)
+
+    def check_right(self, right: Right) -> None:
+        self.visitor.check(right)

@@ -9,7 +9,7 @@ import click
 from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, Field
 
-from xbus.admin.arguments import Moment, Until
+from xbus.admin.arguments import Moment
 from xbus.admin.program import EnvelopeId
 from xbus.admin.search import AnyText, Condition, Fit, Search
 from xbus.broker.journal.audit.reading import AuditFilters
@@ -30,16 +30,7 @@ def moment_of(text: str | None) -> datetime | None:
     Raises:
         Refused: it is none of these (``bad_moment``).
     """
-    return _read(Moment(), text, "bad_moment") if text else None
-
-
-def until_of(text: str | None) -> datetime | None:
-    """Read a moment to come: ``2h`` from now, a date or a time; None for nothing.
-
-    Raises:
-        Refused: it is none of these, or over (``bad_moment``).
-    """
-    return _read(Until(), text, "bad_moment") if text else None
+    return read_by(Moment(), text, "bad_moment") if text else None
 
 
 def digits_of(text: str) -> str:
@@ -48,7 +39,7 @@ def digits_of(text: str) -> str:
     Raises:
         Refused: it is neither (``bad_id``).
     """
-    return _read(EnvelopeId(), text, "bad_id")
+    return read_by(EnvelopeId(), text, "bad_id")
 
 
 def are_digits(text: str) -> bool:
@@ -73,7 +64,12 @@ def check_texts(values: Iterable[object]) -> None:
             raise ValueError("a text has a character that can't be stored")
 
 
-def _read(kind: click.ParamType[T], text: str, code: str) -> T:
+def read_by(kind: click.ParamType[T], text: str, code: str) -> T:
+    """Read a text as a command reads its option.
+
+    Raises:
+        Refused: it can't be read, with this code.
+    """
     try:
         return kind.convert(text, None, None)
     except click.BadParameter as error:

@@ -24,7 +24,7 @@ from xbus.admin.output import age, counted, moment
 from xbus.broker.journal.people import Right
 from xbus.ending import printable
 from xbus.extras import installed_version
-from xbus.monitor.bus import BusAccess
+from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.live.plots import RangeName
 from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.people import Door, NotLoggedIn, Visitor
@@ -244,6 +244,13 @@ def _found_visitor(request: Request, parts: Parts) -> Visitor:
 
 
 TheVisitor: TypeAlias = Annotated[Visitor, Depends(visitor_of)]
+
+
+def _actor(bus: TheBus, visitor: TheVisitor) -> VisitorBus:
+    return VisitorBus(bus, visitor)
+
+
+TheActor: TypeAlias = Annotated[VisitorBus, Depends(_actor)]
 
 
 def reserved_for(right: Right) -> type[APIRoute]:

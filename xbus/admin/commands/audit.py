@@ -2,32 +2,23 @@
 
 import re
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import click
 
-from xbus.admin.arguments import Moment
+from xbus.admin.arguments import MOMENT
 from xbus.admin.objects import of_audit_row, of_verification
 from xbus.admin.output import Column, Output, Row, counted, name_column, one_json
 from xbus.admin.program import (
     CommandGroup,
-    config_option,
-    confirm,
-    database_url,
-    json_option,
-    limit_option,
-    output_option,
-    reason_option,
 )
 from xbus.admin.progress import shown_on_terminal
+from xbus.admin.signatures import LIMIT, REASON, YES, CommandBus, command, confirm, option, shown
 from xbus.broker.journal.audit.chain import ChainHead, hang_all
 from xbus.broker.journal.audit.cutting import count_older, cut_older
 from xbus.broker.journal.audit.reading import AuditFilters, AuditRow, list_acts
 from xbus.broker.journal.audit.verifying import chain_length
 from xbus.broker.journal.audit.verifying import verify as verify_chain
-from xbus.broker.journal.database.connection import reading, writing
-from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 
 _HEAD = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
@@ -37,6 +28,7 @@ class Head(click.ParamType[ChainHead]):
     """The end of the chain as ``xbus audit verify`` prints it: a number and a hash."""
 
     name = "head"
+    metavar = "ROW:HASH"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ChainHead:
         found = _HEAD.fullmatch(str(value).lower())
@@ -45,37 +37,31 @@ class Head(click.ParamType[ChainHead]):
         return ChainHead(int(found[1]), bytes.fromhex(found[2]))
 
 
+HEAD = Head()
+
+
 @click.group(cls=CommandGroup)
 def audit() -> None:
     """See who did what to the bus, and verify that nobody has changed it since."""
 
 
-@audit.command("list")
-@config_option
-@click.option("--since", type=Moment(), metavar="WHEN", help="Only since: 2d, 12h, 30min (ago), a date or a time.")
-@click.option("--who", metavar="NAME", help="Only by this login or user.")
-@click.option("--action", metavar="WORD", help="Only this action, such as changed or login_refused.")
-@click.option("--object", "object_", metavar="TEXT", help="Only what has this text in its object, such as a login.")
-@click.option("--before", type=click.IntRange(1), metavar="ROW", help="Only rows below this number.")
-@limit_option
-@output_option("row")
+@command(audit)
 def list_(
-    config_path: Path | None,
-    since: datetime | None,
-    who: str | None,
-    action: str | None,
-    object_: str | None,
-    before: int | None,
-    limit: int,
-    output: Output,
+    bus: CommandBus,
+    since: datetime | None = option("Only since: 2d, 12h, 30min (ago), a date or a time.", MOMENT),
+    who: str | None = option("Only by this login or user.", metavar="NAME"),
+    action: str | None = option("Only this action, such as changed or login_refused.", metavar="WORD"),
+    object_: str | None = option("Only what has this text in its object, such as a login."),
+    before: int | None = option("Only rows below this number.", click.IntRange(1), metavar="ROW"),
+    limit: int = LIMIT,
+    output: Output = shown("row"),
 ) -> None:
     """List what people and programs did, the newest first.
 
     A row without a number waits for the chain; a running broker gives it one within seconds.
     """
     filters = AuditFilters(since, who, action, object_, before)
-    with reading(database_url(config_path)) as connection:
-        found = list_acts(connection, filters, limit)
+    found = bus.read(lambda connection: list_acts(connection, filters, limit))
     more = None
     if len(found) == limit and found[-1].number is not None:
         more = f"There may be more: --before {found[-1].number}"
@@ -97,22 +83,22 @@ def _row(found: AuditRow, output: Output) -> Row:
     }
 
 
-@audit.command()
-@config_option
-@click.option("--head", type=Head(), metavar="ROW:HASH", help="An end of the chain that was noted before.")
-@json_option()
-def verify(config_path: Path | None, head: ChainHead | None, as_json: bool) -> None:
+@command(audit)
+def verify(
+    bus: CommandBus,
+    head: ChainHead | None = option("An end of the chain that was noted before.", HEAD),
+    output: Output = shown(wide=False),
+) -> None:
     """Compute the hashes of all rows anew, and name each row that was changed, removed or put elsewhere.
 
     Note the head that it prints at a place out of the bus's reach, and give it the next time: without it, nobody can
     tell that the newest rows are missing, or that somebody wrote the whole chain anew.
     """
-    url = database_url(config_path)
-    with writing(url) as connection:
+    with bus.writing() as connection:
         hang_all(connection)
-    with reading(url) as connection, shown_on_terminal(lambda: chain_length(connection), "Verifying") as tell:
+    with bus.reading() as connection, shown_on_terminal(lambda: chain_length(connection), "Verifying") as tell:
         found = verify_chain(connection, head, tell)
-    if as_json:
+    if output.as_json:
         click.echo(one_json(of_verification(found)))
     else:
         for fault in found.faults:
@@ -128,24 +114,23 @@ def verify(config_path: Path | None, head: ChainHead | None, as_json: bool) -> N
         click.get_current_context().exit(REFUSED)
 
 
-@audit.command()
-@config_option
-@click.option("--before", type=Moment(), required=True, metavar="WHEN", help="Remove what is older: 400d, or a date.")
-@reason_option
-@click.option("--yes", is_flag=True, help="Don't ask.")
-def cut(config_path: Path | None, before: datetime, reason: str, yes: bool) -> None:
+@command(audit)
+def cut(
+    bus: CommandBus,
+    before: datetime = option("Remove what is older: 400d, or a date.", MOMENT, required=True),
+    reason: str = REASON,
+    yes: bool = YES,
+) -> None:
     """Remove old rows for good, after a look whether somebody has changed them.
 
     The chain keeps the hash of the last removed row, so the others can still be verified.
     """
-    url = database_url(config_path)
-    with reading(url) as connection:
-        older = count_older(connection, before)
+    older = bus.read(lambda connection: count_older(connection, before))
     if not older:
         click.echo("Nothing is so old.")
         return
     confirm(f"Remove {counted(older, 'row')} of the audit for good?", unless=yes)
-    with writing(url) as connection:
-        found = cut_older(connection, before, reason, SystemClock().now())
+    with bus.writing() as connection:
+        found = cut_older(connection, before, reason, bus.now())
     if found is not None:
         click.echo(f"Removed {counted(found.rows, 'row')}. The last of them was {found.last}")

@@ -2,37 +2,48 @@
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from shlex import quote
 
 import click
 
 from xbus import logs
-from xbus.admin.address import back_option, broker_address, login_and_password, login_option, password_file_option
+from xbus.admin.address import CommandLogin, broker_address, way_to
 from xbus.admin.arguments import BOT
 from xbus.admin.objects import of_bot, of_run
-from xbus.admin.output import STATE, Column, Output, facts, name_column, one_json
+from xbus.admin.output import STATE, Column, Output, counted, facts, name_column, one_json
 from xbus.admin.program import (
     ROW_ID,
     CommandGroup,
     FiniteRange,
-    config_option,
-    database_url,
-    json_option,
-    limit_option,
-    output_option,
-    reason_option,
 )
-from xbus.admin.progress import watch_option
-from xbus.admin.repair.moves import decision_of
+from xbus.admin.signatures import (
+    LIMIT,
+    REASON,
+    BusAction,
+    CommandBus,
+    argument,
+    command,
+    command_of,
+    option,
+    shown,
+)
 from xbus.bots import Allowed, BotRunner, RunnerOptions
 from xbus.bots.back import BackCalls
 from xbus.bots.job import ANY
 from xbus.bots.runner import DEFAULTS
-from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.operations.bots import BotRunStatus, fire_bot, list_bots, list_runs, release_bot, show_run
+from xbus.broker.journal.operations.bots import (
+    BotRunStatus,
+    check_fire,
+    check_release,
+    fire_bot,
+    list_bots,
+    list_runs,
+    release_bot,
+    show_run,
+)
+from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import load_or_default
 from xbus.ending import printable_lines
@@ -45,18 +56,14 @@ def bot() -> None:
     """Run bots, show them and their runs, and have one run now."""
 
 
-@bot.command("list")
-@config_option
-@watch_option
-@output_option("bot")
-def list_(config_path: Path | None, output: Output) -> None:
+@command(bot)
+def list_(bus: CommandBus, output: Output = shown("bot", watch=True)) -> None:
     """Show each bot: its state, when it runs next, and how its last run ended.
 
     A bot is slowed when ten attempts have failed one after another: NEXT tells for how long nothing of it begins. It is
     tried once then, and goes on when that went well, or when somebody releases it.
     """
-    with reading(database_url(config_path)) as connection:
-        found = list_bots(connection, output.now)
+    found = bus.read(lambda connection: list_bots(connection, output.now))
     rows = [
         {
             name_column("BOT"): each.name,
@@ -74,18 +81,11 @@ def list_(config_path: Path | None, output: Output) -> None:
     output.listing((of_bot(each, output.now) for each in found), rows, "No bots.")
 
 
-@bot.command()
-@config_option
-@click.argument("name", type=BOT)
-@json_option()
-def show(config_path: Path | None, name: str, as_json: bool) -> None:
+@command(bot)
+def show(bus: CommandBus, name: str = argument(BOT), output: Output = shown(wide=False)) -> None:
     """Show the bot NAME."""
-    now = SystemClock().now()
-    with reading(database_url(config_path)) as connection:
-        (found,) = list_bots(connection, now, name)
-    if as_json:
-        click.echo(one_json(of_bot(found, now)))
-        return
+    now = bus.now()
+    (found,) = bus.read(lambda connection: list_bots(connection, now, name))
     last = found.last
     told = {
         "bot": found.name,
@@ -105,44 +105,72 @@ def show(config_path: Path | None, name: str, as_json: bool) -> None:
         "last run": None if last is None else f"{last.id}, {last.state}",
         "error": None if last is None or not last.code else f"[{last.code}] {last.error}",
     }
-    click.echo("\n".join(facts({name: value for name, value in told.items() if value is not None})))
+    output.detail(of_bot(found, now), facts(told))
 
 
-@bot.command()
-@config_option
-@click.argument("name", type=BOT)
-@click.option("--run", "run_id", type=ROW_ID, metavar="RUN", help="Try this run anew, which has failed.")
-@reason_option
-def fire(config_path: Path | None, name: str, run_id: int | None, reason: str) -> None:
-    """Have the bot NAME run now, whatever its cron says."""
-    with writing(database_url(config_path)) as connection:
-        number = fire_bot(connection, name, run_id, decision_of(SystemClock(), reason))
-    click.echo(f"Run {number} of {name} is due. To see how it ends: xbus bot runs {quote(name)}")
+class FireBot(BusAction):
+    """Have the bot NAME run now, whatever its cron says, or try a run of it anew that has failed."""
+
+    path = "bots/fire"
+    title = "Fire"
+    words = "bot fire"
+    right = Right.OPERATOR
+
+    name: str = argument(BOT)
+    run_id: int | None = option("Try this run anew, which has failed.", ROW_ID, "--run", metavar="RUN")
+    reason: str = REASON
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        with bus.reading() as connection:
+            check_fire(connection, self.name, self.run_id)
+            (found,) = list_bots(connection, bus.now(), self.name)
+        which = "a run" if self.run_id is None else f"run {self.run_id} anew"
+        yield f"Have {self.name} do {which}: {found.work}"
+        if found.pause is not None or found.slowed_until is not None:
+            yield f"It is {found.state}: the run begins when that is over."
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            number = fire_bot(connection, self.name, self.run_id, bus.decision(self.reason))
+        yield f"Run {number} of {self.name} is due. To see how it ends: xbus bot runs {quote(self.name)}"
 
 
-@bot.command()
-@config_option
-@click.argument("name", type=BOT)
-@reason_option
-def release(config_path: Path | None, name: str, reason: str) -> None:
+class ReleaseBot(BusAction):
     """Let the bot NAME go on that is slowed down, as its trouble is over."""
-    with writing(database_url(config_path)) as connection:
-        failures = release_bot(connection, name, decision_of(SystemClock(), reason))
-    click.echo(f"{name} goes on, after {failures} failures.")
+
+    path = "bots/release"
+    title = "Release"
+    words = "bot release"
+    right = Right.OPERATOR
+
+    name: str = argument(BOT)
+    reason: str = REASON
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        _, failures = bus.read(lambda connection: check_release(connection, self.name))
+        yield f"{self.name} is slowed down, as {counted(failures, 'attempt')} failed one after another."
+        yield "Let it go on at once."
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            failures = release_bot(connection, self.name, bus.decision(self.reason))
+        yield f"{self.name} goes on, after {counted(failures, 'failure')}."
 
 
-@bot.command()
-@config_option
-@click.argument("name", type=BOT, required=False)
-@click.option("--state", type=click.Choice([state.value for state in BotRunState]), help="Only runs in this state.")
-@limit_option
-@watch_option
-@output_option("run")
-def runs(config_path: Path | None, name: str | None, state: str | None, limit: int, output: Output) -> None:
+command_of(FireBot, bot)
+command_of(ReleaseBot, bot)
+
+
+@command(bot)
+def runs(
+    bus: CommandBus,
+    name: str | None = argument(BOT),
+    state: BotRunState | None = option("Only runs in this state."),
+    limit: int = LIMIT,
+    output: Output = shown("run", watch=True),
+) -> None:
     """Show the runs of the bot NAME, or of all, the newest first."""
-    wanted = None if state is None else BotRunState(state)
-    with reading(database_url(config_path)) as connection:
-        found = list_runs(connection, name, limit, wanted)
+    found = bus.read(lambda connection: list_runs(connection, name, limit, state))
     rows = [
         {
             "RUN": run.id,
@@ -166,16 +194,16 @@ def _seconds(run: BotRunStatus) -> str | None:
     return f"{(run.ended_at - run.started_at).total_seconds():.3f}"
 
 
-@bot.command()
-@config_option
-@click.argument("name", type=BOT)
-@click.option("--run", "run_id", type=ROW_ID, metavar="RUN", help="Of this run; by default of the one that ended last.")
-@json_option()
-def log(config_path: Path | None, name: str, run_id: int | None, as_json: bool) -> None:
+@command(bot)
+def log(
+    bus: CommandBus,
+    name: str = argument(BOT),
+    run_id: int | None = option("Of this run; by default of the one that ended last.", ROW_ID, "--run", metavar="RUN"),
+    output: Output = shown(wide=False),
+) -> None:
     """Show what a run of the bot NAME has printed in its last attempt, as far as it was kept."""
-    with reading(database_url(config_path)) as connection:
-        found = show_run(connection, name, run_id)
-    if as_json:
+    found = bus.read(lambda connection: show_run(connection, name, run_id))
+    if output.as_json:
         click.echo(one_json({**of_run(found), "log": found.log}))
         return
     click.echo(printable_lines(found.log or ""), nl=False)
@@ -187,64 +215,41 @@ MOST_RUNS = 256
 """The most runs at once: each has a process."""
 
 
-@bot.command()
-@config_option
-@login_option("The runner's login")
-@password_file_option
-@back_option
-@click.option(
-    "--front", "front_url", metavar="URL", help="The front's address; by default that of the configuration file."
-)
-@click.option(
-    "--allow",
-    "modules",
-    multiple=True,
-    metavar="MODULE",
-    help="Call functions of this module and of those below it; may be repeated.",
-)
-@click.option(
-    "--allow-command",
-    "programs",
-    multiple=True,
-    is_flag=False,
-    flag_value=ANY,
-    metavar="[PROGRAM]",
-    help="Run commands that begin with this word, or without one, any; may be repeated.",
-)
-@click.option(
-    "--env",
-    "variables",
-    multiple=True,
-    metavar="NAME",
-    help="Let bots have this variable of the environment, too; may be repeated.",
-)
-@click.option(
-    "--runs",
-    type=click.IntRange(1, MOST_RUNS),
-    default=DEFAULTS.runs,
-    show_default=True,
-    metavar="NUMBER",
-    help="So many runs at once, each in a process of its own.",
-)
-@click.option(
-    "--stop-timeout",
-    type=FiniteRange(0),
-    default=DEFAULTS.stop_seconds,
-    show_default=True,
-    metavar="SECONDS",
-    help="For how long runs may go on when this is told to stop; then they are ended, and tried again elsewhere.",
-)
+@command(bot)
 def run(
-    config_path: Path | None,
-    login: str | None,
-    password_file: Path | None,
-    back_url: str | None,
-    front_url: str | None,
-    modules: Sequence[str],
-    programs: Sequence[str],
-    variables: Sequence[str],
-    runs: int,
-    stop_timeout: float,
+    bus: CommandBus,
+    way: CommandLogin = way_to("back", "The runner's login"),
+    front_url: str | None = option(
+        "The front's address; by default that of the configuration file.", None, "--front", metavar="URL"
+    ),
+    modules: Sequence[str] = option(
+        "Call functions of this module and of those below it; may be repeated.", None, "--allow", metavar="MODULE"
+    ),
+    programs: Sequence[str] = option(
+        "Run commands that begin with this word, or without one, any; may be repeated.",
+        None,
+        "--allow-command",
+        is_flag=False,
+        flag_value=ANY,
+        metavar="[PROGRAM]",
+    ),
+    variables: Sequence[str] = option(
+        "Let bots have this variable of the environment, too; may be repeated.", None, "--env", metavar="NAME"
+    ),
+    runs: int = option(
+        "So many runs at once, each in a process of its own.",
+        click.IntRange(1, MOST_RUNS),
+        default=DEFAULTS.runs,
+        show_default=True,
+        metavar="NUMBER",
+    ),
+    stop_timeout: float = option(
+        "For how long runs may go on when this is told to stop; then they are ended, and tried again elsewhere.",
+        FiniteRange(0),
+        default=DEFAULTS.stop_seconds,
+        show_default=True,
+        metavar="SECONDS",
+    ),
 ) -> None:
     """Run bots until SIGTERM or SIGINT.
 
@@ -254,10 +259,10 @@ def run(
     """
     if not (modules or programs):
         raise click.UsageError("--allow MODULE is missing: it names the module of the bots that may run here")
-    back = broker_address("back", back_url, config_path)
-    front = broker_address("front", front_url, config_path)
-    logs.set_up(load_or_default(config_path).logging)
-    login, password = login_and_password(login, password_file, back)
+    back = way.address
+    front = broker_address("front", front_url, bus.path)
+    logs.set_up(load_or_default(bus.path).logging)
+    login, password = way.login_and_password()
     options = RunnerOptions(Allowed(modules, programs), variables, runs=runs, stop_seconds=stop_timeout)
     asyncio.run(_serve(back, front, login, password, options))
 

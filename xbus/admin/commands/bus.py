@@ -18,18 +18,17 @@ from xbus.admin.bus_file import LineProblem
 from xbus.admin.bus_file.reader import Decisions, PlannedChange
 from xbus.admin.bus_file.reader import apply_change as apply_in
 from xbus.admin.bus_file.reader import plan_change as plan_in
-from xbus.admin.objects import JsonObject
+from xbus.admin.objects import JsonObject, fields_of
 from xbus.admin.output import Column, Output, counted, moment, name_column
-from xbus.admin.program import Careful, config_option, confirm, database_url, output_option
+from xbus.admin.program import Careful
 from xbus.admin.progress import shown_on_terminal
 from xbus.admin.rehearsal import Route, Tally, TypeComparison, Way, rehearse, types_of
-from xbus.admin.repair.moves import decision_of
 from xbus.admin.replay import send_history
+from xbus.admin.signatures import CommandBus, argument, command, confirm, option, shown
 from xbus.broker.journal.configuration import Plan, read_stored
 from xbus.broker.journal.configuration.owed import Arrears, Owed
-from xbus.broker.journal.database.connection import connected, reading, writing
+from xbus.broker.journal.database.connection import connected
 from xbus.broker.journal.operations.envelopes.short_ids import FEWEST_CHARACTERS, shorten
-from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 from xbus.errors import ConfigurationError, Refused, XbusError
 
@@ -52,11 +51,11 @@ class Problems(Refused):
         self.told = told
 
 
-def plan_change(url: str, name: str, content: bytes, decisions: Decisions) -> PlannedChange:
+def plan_change(bus: CommandBus, name: str, content: bytes, decisions: Decisions) -> PlannedChange:
     """Compare a bus file with the bus.
 
     Args:
-        url: the database.
+        bus: the bus.
         name: what messages call the file.
         content: the bus file.
         decisions: of the person.
@@ -64,8 +63,7 @@ def plan_change(url: str, name: str, content: bytes, decisions: Decisions) -> Pl
     Raises:
         Problems: the file can't be applied.
     """
-    with reading(url) as connection:
-        change = plan_in(connection, content, decisions)
+    change = bus.read(lambda connection: plan_in(connection, content, decisions))
     if change.problems:
         raise Problems(name, change.problems)
     return change
@@ -90,17 +88,17 @@ def decide_about_owed(change: PlannedChange, decisions: Decisions) -> Decisions:
     return replace(decisions, owed=_ask(change.arrears))
 
 
-def apply_change(url: str, change: PlannedChange, decisions: Decisions) -> None:
+def apply_change(bus: CommandBus, change: PlannedChange, decisions: Decisions) -> None:
     """Apply a plan that was told, and tell the work that it leaves.
 
     Raises:
         ConfigurationError: the bus has changed since the plan was made.
     """
-    with writing(url) as connection:
-        applied = apply_in(connection, change, decisions, SystemClock().now())
+    with bus.writing() as connection:
+        applied = apply_in(connection, change, decisions, bus.now())
     for sentence in applied.sentences():
         click.echo(sentence)
-    send_history(url, applied.histories, decision_of(SystemClock(), "its start"))
+    send_history(bus.url, applied.histories, bus.decision("its start"))
 
 
 def confirm_removals(plan: Plan) -> None:
@@ -127,38 +125,26 @@ def _ask(arrears: Sequence[Arrears]) -> Owed:
     raise click.exceptions.Exit(REFUSED)
 
 
-@click.command(cls=Careful)
-@config_option
-@click.argument("file", type=click.File("rb"))
-@click.option("--dry-run", is_flag=True, help="Show what would change and who is still owed something. Change nothing.")
-@click.option("--prune", is_flag=True, help="List entries that the file does not name, and remove them.")
-@click.option("--yes", is_flag=True, help="Remove without asking.")
-@click.option(
-    "--owed",
-    type=ANSWERS,
-    help="Decide about envelopes that are still owed to removed roles, or to roles that no graph leads to any more: "
-    "keep them, drop them, or reroute them (by the new graph; to another role).",
-)
-@click.option(
-    "--to", type=ROLE, metavar="LOGIN", help="With --owed reroute: the role that gets the envelopes of removed roles."
-)
+@command(kind=Careful)
 def apply(
-    config_path: Path | None,
-    file: BinaryIO,
-    dry_run: bool,
-    prune: bool,
-    yes: bool,
-    owed: str | None,
-    to: str | None,
+    bus: CommandBus,
+    file: BinaryIO = argument(),
+    dry_run: bool = option("Show what would change and who is still owed something. Change nothing."),
+    prune: bool = option("List entries that the file does not name, and remove them."),
+    yes: bool = option("Remove without asking."),
+    owed: Owed | None = option(
+        "Decide about envelopes that are still owed to removed roles, or to roles that no graph leads to any more: "
+        "keep them, drop them, or reroute them (by the new graph; to another role)."
+    ),
+    to: str | None = option("With --owed reroute: the role that gets the envelopes of removed roles.", ROLE),
 ) -> None:
     """Change the bus to match FILE, all of it or nothing; - is standard input.
 
     Entries that the file does not name stay as they are. A removed role that comes back continues at its old place.
     """
-    url = database_url(config_path)
-    decisions = Decisions(prune, None if owed is None else Owed(owed), to)
+    decisions = Decisions(prune, owed, to)
     try:
-        change = plan_change(url, getattr(file, "name", "<stdin>"), file.read(), decisions)
+        change = plan_change(bus, getattr(file, "name", "<stdin>"), file.read(), decisions)
     except Problems as problems:
         click.echo("\n".join(problems.told), err=True)
         raise
@@ -172,24 +158,21 @@ def apply(
     decisions = decide_about_owed(change, decisions)
     if not yes:
         confirm_removals(change.plan)
-    apply_change(url, change, decisions)
+    apply_change(bus, change, decisions)
 
 
-@click.command()
-@config_option
-def edit(config_path: Path | None) -> None:
+@command()
+def edit(bus: CommandBus) -> None:
     """Open the bus in your editor, show what you changed, and apply it after a yes.
 
     The variable VISUAL or EDITOR names the editor. An entry that you delete is removed from the bus. If your text
     is not applied, a file keeps it.
     """
-    url = database_url(config_path)
-    with reading(url) as connection:
-        stored = read_stored(connection)
+    stored = bus.read(read_stored)
     # A deleted entry is meant to go: the editor showed all of them.
     decisions = Decisions(prune=True)
     with _draft(bus_file.write(stored.in_use)) as draft:
-        change = _edited(url, draft, decisions)
+        change = _edited(bus, draft, decisions)
         if change.plan.version != stored.version:
             raise ConfigurationError(
                 "somebody else has changed the bus meanwhile, nothing was changed",
@@ -202,7 +185,7 @@ def edit(config_path: Path | None) -> None:
         tell_change(change)
         decisions = decide_about_owed(change, decisions)
         confirm("Apply this?")
-        apply_change(url, change, decisions)
+        apply_change(bus, change, decisions)
 
 
 @contextmanager
@@ -223,7 +206,7 @@ def _draft(before: str) -> Iterator[Path]:
     draft.unlink()
 
 
-def _edited(url: str, draft: Path, decisions: Decisions) -> PlannedChange:
+def _edited(bus: CommandBus, draft: Path, decisions: Decisions) -> PlannedChange:
     """Let a person edit the file until it can be applied.
 
     Raises:
@@ -233,7 +216,7 @@ def _edited(url: str, draft: Path, decisions: Decisions) -> PlannedChange:
     while True:
         click.edit(filename=str(draft))
         try:
-            return plan_change(url, str(draft), _content(draft), decisions)
+            return plan_change(bus, str(draft), _content(draft), decisions)
         except Problems as problems:
             click.echo("\n".join(problems.told), err=True)
             if not click.confirm("Edit it again?", default=True):
@@ -248,41 +231,38 @@ def _content(draft: Path) -> bytes:
         raise XbusError(cause, "run xbus edit again, and save the file at its place", code="unreadable_file") from error
 
 
-@click.command()
-@config_option
-def export(config_path: Path | None) -> None:
+@command()
+def export(bus: CommandBus) -> None:
     """Write the bus as a file to standard output.
 
     The file has everything but passwords. If you apply it unchanged, nothing changes.
     """
-    with reading(database_url(config_path)) as connection:
-        stored = read_stored(connection)
+    stored = bus.read(read_stored)
     click.echo(bus_file.write(stored.in_use), nl=False)
 
 
 MOST_EVENTS = 100_000
 
 
-@click.command()
-@config_option
-@click.argument("file", type=click.File("rb"))
-@click.option("--prune", is_flag=True, help="Plan the removal of entries that the file does not name, too.")
-@click.option(
-    "--last",
-    type=click.IntRange(1, MOST_EVENTS),
-    metavar="NUMBER",
-    help="Say which roles would have got so many last events of each type.",
-)
-@output_option()
-def plan(config_path: Path | None, file: BinaryIO, prune: bool, last: int | None, output: Output) -> None:
+@command()
+def plan(
+    bus: CommandBus,
+    file: BinaryIO = argument(),
+    prune: bool = option("Plan the removal of entries that the file does not name, too."),
+    last: int | None = option(
+        "Say which roles would have got so many last events of each type.",
+        click.IntRange(1, MOST_EVENTS),
+        metavar="NUMBER",
+    ),
+    output: Output = shown(),
+) -> None:
     """Show what FILE would change on the bus, and change nothing; - is standard input.
 
     With --last the command takes the last events that emitters sent, and compares which roles get them on the bus as it
     is, and on the bus as it would be. Nothing is sent. -o wide shows also what stays the same.
     """
-    url = database_url(config_path)
     try:
-        change = plan_change(url, getattr(file, "name", "<stdin>"), file.read(), Decisions(prune))
+        change = plan_change(bus, getattr(file, "name", "<stdin>"), file.read(), Decisions(prune))
     except Problems as problems:
         click.echo("\n".join(problems.told), err=True)
         raise
@@ -290,7 +270,7 @@ def plan(config_path: Path | None, file: BinaryIO, prune: bool, last: int | None
     ids: Mapping[UUID, str] = {}
     if last is not None:
         steps = last * len(types_of(change.plan))
-        with connected(url) as connection:
+        with connected(bus.url) as connection:
             with shown_on_terminal(lambda: steps, "Comparing") as tell:
                 found = list(rehearse(connection, change.plan, last, tell))
             if not output.is_wide:
@@ -365,12 +345,7 @@ def _of_plan(change: PlannedChange, found: Sequence[TypeComparison] | None) -> J
                 "former_name": each.former or None,
                 "fields": each.fields,
                 "owed": [
-                    {
-                        "role": owed.role,
-                        "service": owed.service,
-                        "envelopes": owed.envelopes,
-                        "owed_since": owed.oldest,
-                    }
+                    fields_of(owed, "change", "first", "last", oldest="owed_since")
                     for owed in change.arrears
                     if owed.change == each
                 ],

@@ -1,28 +1,20 @@
 """``xbus clearing``."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import cast
 
 import click
 
-from xbus.admin.address import broker_address, command_emitter, login_and_password, login_option, password_file_option
+from xbus.admin.address import CommandLogin, way_to
 from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases, read_all
 from xbus.admin.objects import of_clearing_item
 from xbus.admin.output import STATE, Column, Output, escaped, name_column
-from xbus.admin.program import (
-    Command,
-    CommandGroup,
-    config_option,
-    database_url,
-    limit_option,
-    output_option,
-    secrets_option,
-)
+from xbus.admin.program import CommandGroup
 from xbus.admin.repair.payload import Payload, mask_details, showable
+from xbus.admin.signatures import LIMIT, SHOW_SECRETS, CommandBus, argument, command, option, shown
 from xbus.broker.journal.database.clearing_items import CLEARING_STATES, ClearingItem
-from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.ending import exit_code, tell
 from xbus.errors import Refused, XbusError
@@ -42,77 +34,39 @@ def clearing() -> None:
     """
 
 
-_AS_EMITTER = (
-    login_option("The emitter's login"),
-    password_file_option,
-    click.option("--url", help="The front's address; by default that of the configuration file."),
+WAY = way_to("front", "The emitter's login")
+ITEM_ID = argument(click.IntRange(-(2**63), 2**63 - 1))
+TYPE_NAME = option(
+    "The event type of such requests.", None, "--type", default="data_clearing", show_default=True, metavar="NAME"
 )
 
 
-def _with(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Add options to a command, in this order."""
-
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-_asking = _with(
-    config_option,
-    click.argument("item_id", type=click.IntRange(-(2**63), 2**63 - 1)),
-    click.option(
-        "--type",
-        "type_name",
-        default="data_clearing",
-        show_default=True,
-        metavar="NAME",
-        help="The event type of such requests.",
-    ),
-    *_AS_EMITTER,
-    secrets_option,
-)
-"""The options of who asks whom."""
-
-
-@clearing.command("list")
-@config_option
-@click.option("--type", "type_name", metavar="NAME", help="Only of the consumer that answers requests of this type.")
-@click.option(
-    "--state",
-    type=click.Choice([*CLEARING_STATES, ALL]),
-    default=CLEARING_STATES[0],
-    show_default=True,
-    help="Only items in this state.",
-)
-@click.option("--before", type=click.IntRange(1), metavar="ID", help="Only items below this one.")
-@limit_option
-@_with(*_AS_EMITTER)
-@secrets_option
-@output_option("item")
+@command(clearing)
 def list_(
-    config_path: Path | None,
-    type_name: str | None,
-    state: str,
-    before: int | None,
-    limit: int,
-    login: str | None,
-    password_file: Path | None,
-    url: str | None,
-    show_secrets: bool,
-    output: Output,
+    bus: CommandBus,
+    type_name: str | None = option(
+        "Only of the consumer that answers requests of this type.", None, "--type", metavar="NAME"
+    ),
+    state: str = option(
+        "Only items in this state.",
+        click.Choice([*CLEARING_STATES, ALL]),
+        default=CLEARING_STATES[0],
+        show_default=True,
+    ),
+    before: int | None = option("Only items below this one.", click.IntRange(1), metavar="ID"),
+    limit: int = LIMIT,
+    way: CommandLogin = WAY,
+    show_secrets: bool = SHOW_SECRETS,
+    output: Output = shown("item"),
 ) -> None:
     """Show the items that consumers keep for a person, the newest first.
 
     The bus tells the addresses of the clearing databases. The command reads them there, as this machine's user.
     Fields that an event type calls secret are hidden, if the configuration is at hand.
     """
-    address = broker_address("front", url, config_path)
-    with command_emitter(address, *login_and_password(login, password_file, address)) as emitter:
+    with way.emitter() as emitter:
         databases = list(clearing_databases(emitter.consumers(), type_name))
-    secrets = _secrets(url, config_path, show_secrets)
+    secrets = _secrets(bus, way, show_secrets)
     listed = read_all(databases, None if state == ALL else state, before, limit)
     found = [
         (item, database, Payload.of(item.data, secrets.get(item.type or "", frozenset())))
@@ -130,11 +84,11 @@ def list_(
         click.get_current_context().exit(exit_code(listed.errors[0]))
 
 
-def _secrets(url: str | None, config_path: Path | None, show_secrets: bool) -> Mapping[str, Set[str]]:
+def _secrets(bus: CommandBus, way: CommandLogin, show_secrets: bool) -> Mapping[str, Set[str]]:
     """Read which fields are secret: the journal knows, which an emitter's machine does not reach."""
-    if show_secrets or (url is not None and config_path is None):
+    if show_secrets or (way.url is not None and bus.path is None):
         return {}
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         return read_secret_fields(connection)
 
 
@@ -158,61 +112,45 @@ def _list(
     return output.table(rows)
 
 
-@clearing.command()
-@_asking
+@command(clearing)
 def show(
-    config_path: Path | None,
-    item_id: int,
-    type_name: str,
-    login: str | None,
-    password_file: Path | None,
-    url: str | None,
-    show_secrets: bool,
+    bus: CommandBus,
+    item_id: int = ITEM_ID,
+    type_name: str = TYPE_NAME,
+    way: CommandLogin = WAY,
+    show_secrets: bool = SHOW_SECRETS,
 ) -> None:
     """Show the consumer's data of an item, as JSON."""
-    address = broker_address("front", url, config_path)
     request = {"action": "get_item_details", "item_id": item_id}
-    reply = _ask(address, *login_and_password(login, password_file, address), type_name, request)
-    _show(reply, _secrets(url, config_path, show_secrets))
+    reply = _ask(way, type_name, request)
+    _show(reply, _secrets(bus, way, show_secrets))
 
 
-@clearing.command()
-@_asking
-@click.argument("fields", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option(
-    "--values",
-    "file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Also take the values of this map in JSON.",
-)
+@command(clearing)
 def clear(
-    config_path: Path | None,
-    item_id: int,
-    fields: tuple[str, ...],
-    file: Path | None,
-    type_name: str,
-    login: str | None,
-    password_file: Path | None,
-    url: str | None,
-    show_secrets: bool,
+    bus: CommandBus,
+    item_id: int = ITEM_ID,
+    type_name: str = TYPE_NAME,
+    way: CommandLogin = WAY,
+    show_secrets: bool = SHOW_SECRETS,
+    fields: tuple[str, ...] = argument(metavar="[NAME=VALUE]..."),
+    file: Path | None = option("Also take the values of this map in JSON.", None, "--values"),
 ) -> None:
     """Give the consumer these values of an item, and show its answer, as JSON.
 
     The command reads a value as JSON if it can, otherwise as text: number=7 is a number, number='"7"' a text.
     """
-    address = broker_address("front", url, config_path)
     values = _values_of(file) if file else {}
     values.update(map(_field, fields))
     if not values:
         raise click.UsageError("say what the item shall be: NAME=VALUE, or --values FILE")
     request = {"action": "clear_item", "item_id": item_id, "values": values}
-    reply = _ask(address, *login_and_password(login, password_file, address), type_name, request)
-    _show(reply, _secrets(url, config_path, show_secrets))
+    reply = _ask(way, type_name, request)
+    _show(reply, _secrets(bus, way, show_secrets))
 
 
-def _ask(address: str, login: str, password: str, type_name: str, request: dict[str, object]) -> Value:
-    with command_emitter(address, login, password) as emitter:
+def _ask(way: CommandLogin, type_name: str, request: dict[str, object]) -> Value:
+    with way.emitter() as emitter:
         try:
             return emitter.ask(type_name, request)
         except Refused as refusal:

@@ -1,7 +1,11 @@
 """``xbus completion``: has a shell complete commands, options and names of the bus."""
 
+from typing import Literal
+
 import click
 from click.shell_completion import get_completion_class
+
+from xbus.admin.signatures import argument, command
 
 VARIABLE = "_XBUS_COMPLETE"
 """By this variable the shell asks ``xbus``, as click has it."""
@@ -48,10 +52,8 @@ complete --no-files --command xbus --arguments "(_xbus_completion)"
 OWN_SCRIPTS = {"bash": BASH, "fish": FISH}
 
 
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
+@command()
+def completion(shell: Literal["bash", "zsh", "fish"] = argument()) -> None:
     """Write the script by which SHELL completes what you type behind xbus.
 
     \b
@@ -63,5 +65,5 @@ def completion(ctx: click.Context, shell: str) -> None:
     """
     kind = get_completion_class(shell)
     assert kind is not None, "click knows the shells that can be chosen"
-    of_click = kind(ctx.find_root().command, {}, "xbus", VARIABLE)
+    of_click = kind(click.get_current_context().find_root().command, {}, "xbus", VARIABLE)
     click.echo(OWN_SCRIPTS.get(shell) or of_click.source())

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from xbus.admin.commands.doctor import problems_in_use
-from xbus.admin.output import one_json, table
-from xbus.admin.program import CommandGroup, config_option, json_option
+from xbus.admin.output import Output, one_json, table
+from xbus.admin.program import CommandGroup
+from xbus.admin.signatures import CommandBus, argument, command, option, shown
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.promises import check_promises
 from xbus.config import OPTIONS, Config, ConfigReading, Option, is_in, load, read, sample, without_secrets, written
@@ -28,9 +29,8 @@ def config() -> None:
     """Write, check and show the configuration."""
 
 
-@config.command()
-@click.argument("file", type=click.Path(path_type=Path), default=Path("config.ini"))
-def init(file: Path) -> None:
+@command(config)
+def init(file: Path = argument(default=Path("config.ini"))) -> None:
     """Write a configuration file that explains each option, with its default: FILE, by default config.ini.
 
     An existing file stays as it is.
@@ -47,15 +47,15 @@ def init(file: Path) -> None:
     click.echo(f"{file} is written. Edit it, then: xbus config check -c {file}")
 
 
-@config.command()
-@config_option
-@click.option("--connect", is_flag=True, help="Look at the database, too: whether it answers, and has its tables.")
-def check(config_path: Path | None, connect: bool) -> None:
+@command(config)
+def check(
+    bus: CommandBus, connect: bool = option("Look at the database, too: whether it answers, and has its tables.")
+) -> None:
     """Check the configuration: show everything that is wrong with it, each with its cure.
 
     Ends with 0 if the broker can use it.
     """
-    found = _read(config_path)
+    found = _read(bus.path)
     problems: list[XbusError] = [*found.problems]
     if not problems:
         problems += problems_in_use(found.config)
@@ -80,19 +80,17 @@ def _database_problems(config: Config) -> list[XbusError]:
     return []
 
 
-@config.command()
-@config_option
-@json_option("option")
-def show(config_path: Path | None, as_json: bool) -> None:
+@command(config)
+def show(bus: CommandBus, output: Output = shown("option", wide=False)) -> None:
     """Show each option: the value in force, and where it comes from. Passwords are not shown.
 
     A variable of the environment wins over the file, and the file over the default.
     """
-    found = _read(config_path)
+    found = _read(bus.path)
     if found.problems:
-        load(config_path)  # ends here with the first problem
+        load(bus.path)  # ends here with the first problem
     rows = [_row(option, found) for option in OPTIONS]
-    if as_json:
+    if output.as_json:
         click.echo("\n".join(one_json(_facts(option, row)) for option, row in zip(OPTIONS, rows, strict=True)))
     else:
         click.echo("\n".join(table(HEADS, rows)))

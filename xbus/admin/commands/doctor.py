@@ -20,8 +20,9 @@ from urllib.parse import urlsplit
 import click
 
 from xbus import logs, private_files
+from xbus.admin.objects import fields_of
 from xbus.admin.output import CAUSE, Column, Output, counted, name_column, rows_of
-from xbus.admin.program import config_option, output_option
+from xbus.admin.signatures import CommandBus, command, shown
 from xbus.admin.why.inquiry import RunningBroker
 from xbus.broker.journal.configuration import logins_without_password
 from xbus.broker.journal.database import schema
@@ -39,7 +40,7 @@ from xbus.broker.journal.database.promises import (
 from xbus.broker.journal.objects.claiming import check_stores
 from xbus.broker.journal.operations.checkup import read_clock, read_services_without_role, read_types_without_node
 from xbus.broker.journal.operations.copies import read_foreign
-from xbus.clock import Clock, SystemClock
+from xbus.clock import Clock
 from xbus.config import Config, ConfigReading, Option, is_in, load, read, without_secrets, written
 from xbus.config.plaintext import plaintext_problems
 from xbus.config.reaching import reachable
@@ -346,10 +347,8 @@ def _address(config: Config, side: Side) -> str:
 HEADS = (name_column("CODE"), name_column("ABOUT"), CAUSE, Column("NEXT STEP", narrows=20, breaks=True))
 
 
-@click.command()
-@config_option
-@output_option("finding")
-def doctor(config_path: Path | None, output: Output) -> None:
+@command()
+def doctor(bus: CommandBus, output: Output = shown("finding")) -> None:
     """Examine the installation, and show for each finding its cure.
 
     The command looks at the configuration, this machine, the database, its object stores, the bus in it, and the
@@ -360,9 +359,9 @@ def doctor(config_path: Path | None, output: Output) -> None:
       0  there is no problem
       1  there is one; the command shows its cure
     """
-    if config_path is None and not is_in(os.environ):
-        load(config_path)  # ends here, and says what to name
-    found = dict(examine(read(config_path), config_path, SystemClock()))
+    if bus.path is None and not is_in(os.environ):
+        load(bus.path)  # ends here, and says what to name
+    found = dict(examine(read(bus.path), bus.path, bus.clock))
     findings = [finding for of_part in found.values() for finding in of_part]
     if output.as_json:
         output.objects(_facts(part, finding) for part, of_part in found.items() for finding in of_part)
@@ -390,11 +389,5 @@ def _outcome(of_part: Sequence[DoctorFinding] | None) -> str:
 
 
 def _facts(part: str, finding: DoctorFinding) -> dict[str, object]:
-    return {
-        "part": part,
-        "code": finding.code,
-        "about": finding.about,
-        "severity": "problem" if finding.is_problem else "note",
-        "cause": finding.cause,
-        "next_step": finding.next_step,
-    }
+    severity = "problem" if finding.is_problem else "note"
+    return {"part": part, **fields_of(finding, "is_problem"), "severity": severity}

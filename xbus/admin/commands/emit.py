@@ -7,22 +7,15 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.address import (
-    broker_address,
-    command_emitter,
-    login_and_password,
-    login_option,
-    password_file_option,
-    timeout_option,
-)
+from xbus.admin.address import TIMEOUT, CommandLogin, way_to
 from xbus.admin.arguments import TYPE
 from xbus.admin.files.descriptor import Descriptor
 from xbus.admin.files.descriptor_file import read_descriptor
 from xbus.admin.files.item_file import CollectBadLines, ItemFile, SkipBadLines, StopAtBadLine, send_files
 from xbus.admin.files.text import KINDS, STANDARD_INPUT, PlainForm
 from xbus.admin.output import counted
-from xbus.admin.program import config_option
 from xbus.admin.progress import progress, tell
+from xbus.admin.signatures import CommandBus, argument, command, option
 from xbus.errors import Refused
 from xbus.files import CsvForm
 from xbus.headers import Headers, header_of_text, pack_headers, unpack_headers
@@ -46,13 +39,13 @@ class _EmitCommand(click.Command):
 def _check_that_nothing_is_asked(ctx: click.Context, args: Sequence[str]) -> None:
     """See that login and password are given: a question would take its answer from the file."""
     address = next((word for word in args if word.removeprefix("--url=").startswith("xbus://")), "")
-    for option, variable, part in (
+    for named, variable, part in (
         ("--login", "XBUS_LOGIN", "@"),
         ("--password-file", PASSWORD_VARIABLE, "password_file="),
     ):
-        is_named = part in address or any(word.partition("=")[0] == option for word in args)
+        is_named = part in address or any(word.partition("=")[0] == named for word in args)
         if not is_named and not os.environ.get(variable):
-            raise click.UsageError(f"The standard input is the file to send: give {option}, or set {variable}.", ctx)
+            raise click.UsageError(f"The standard input is the file to send: give {named}, or set {variable}.", ctx)
 
 
 def _named_file(ctx: click.Context, args: Sequence[str]) -> list[str]:
@@ -105,77 +98,54 @@ def _read_delimiter(ctx: click.Context, param: click.Parameter, value: str | Non
     return delimiter
 
 
-@click.command(cls=_EmitCommand)
-@config_option
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option(
-    "--type", "type_name", type=TYPE, metavar="NAME", help="The event type; by default the one in the descriptor."
-)
-@click.option(
+DESCRIPTORS = option(
+    "Read the files by an XML input descriptor: the first one in FILE, or the one of that name. "
+    "Give it once for all files, or once for each in their order.",
+    None,
     "--descriptor",
-    "descriptors",
-    multiple=True,
     callback=_read_descriptors,
     metavar="FILE[#NAME]",
-    help="Read the files by an XML input descriptor: the first one in FILE, or the one of that name. "
-    "Give it once for all files, or once for each in their order.",
 )
-@click.option("--format", "kind", type=click.Choice(KINDS), help="The form of the files, if their names don't say it.")
-@click.option(
-    "--delimiter",
-    callback=_read_delimiter,
-    metavar="CHARACTER",
-    help="Between two fields of a .csv file, or tab; by default the one in its first line.",
-)
-@click.option(
-    "--without-names",
-    is_flag=True,
-    help="The first row of a .csv file has no names: each row is a list of texts.",
-)
-@click.option("--allow-empty", is_flag=True, help="Send a file without items, too.")
-@click.option("--encoding", metavar="NAME", help="The files' encoding; by default the descriptor's, or utf-8.")
-@click.option(
-    _POLICY,
-    "policy",
-    type=click.Choice([STOP, SKIP, COLLECT]),
-    default=STOP,
-    metavar="stop|skip|collect FILE",
-    help="Send nothing (stop, the default), leave bad lines out (skip), or also write them into FILE (collect).",
-)
-@click.option(_FILE, "bad_lines", type=click.Path(path_type=Path), hidden=True)
-@click.option("--ordering-key", metavar="TEXT", help="Ordered roles get the envelopes of one key in their order.")
-@click.option("--key", metavar="TEXT", help="Your name for this envelope: under one key the bus takes one envelope.")
-@click.option(
+HEADERS = option(
+    "A header of the envelope; give it once for each.",
+    None,
     "--header",
-    "headers",
     multiple=True,
     callback=_read_headers,
     metavar="NAME=TEXT|NAME:=JSON",
-    help="A header of the envelope; give it once for each.",
 )
-@login_option("The emitter's login")
-@password_file_option
-@click.option("--url", help="The front's address; by default that of the configuration file.")
-@timeout_option
+DELIMITER = option(
+    "Between two fields of a .csv file, or tab; by default the one in its first line.",
+    callback=_read_delimiter,
+    metavar="CHARACTER",
+)
+POLICY = option(
+    "Send nothing (stop, the default), leave bad lines out (skip), or also write them into FILE (collect).",
+    click.Choice([STOP, SKIP, COLLECT]),
+    _POLICY,
+    default=STOP,
+    metavar="stop|skip|collect FILE",
+)
+
+
+@command(kind=_EmitCommand)
 def emit(
-    config_path: Path | None,
-    paths: tuple[Path, ...],
-    type_name: str | None,
-    descriptors: Sequence[Descriptor],
-    kind: str | None,
-    delimiter: str,
-    without_names: bool,
-    allow_empty: bool,
-    encoding: str | None,
-    policy: str,
-    bad_lines: Path | None,
-    ordering_key: str | None,
-    key: str | None,
-    headers: Headers,
-    login: str | None,
-    password_file: Path | None,
-    url: str | None,
-    timeout: float,
+    bus: CommandBus,
+    paths: tuple[Path, ...] = argument(required=True, metavar="FILE..."),
+    type_name: str | None = option("The event type; by default the one in the descriptor.", TYPE, "--type"),
+    descriptors: Sequence[Descriptor] = DESCRIPTORS,
+    kind: str | None = option("The form of the files, if their names don't say it.", click.Choice(KINDS), "--format"),
+    delimiter: str = DELIMITER,
+    without_names: bool = option("The first row of a .csv file has no names: each row is a list of texts."),
+    allow_empty: bool = option("Send a file without items, too."),
+    encoding: str | None = option("The files' encoding; by default the descriptor's, or utf-8.", metavar="NAME"),
+    policy: str = POLICY,
+    bad_lines: Path | None = option("", None, _FILE, hidden=True),
+    ordering_key: str | None = option("Ordered roles get the envelopes of one key in their order."),
+    key: str | None = option("Your name for this envelope: under one key the bus takes one envelope."),
+    headers: Headers = HEADERS,
+    way: CommandLogin = way_to("front", "The emitter's login"),
+    timeout: float = TIMEOUT,
 ) -> None:
     """Send the items of each FILE as one event, and all files as one envelope: all of it, or nothing.
 
@@ -192,17 +162,15 @@ def emit(
     if policy == COLLECT and len(paths) > 1:
         raise click.UsageError(f"{_POLICY} {COLLECT} takes one file to send at a time.")
     form = _form(paths, descriptors, kind, CsvForm(delimiter, has_names=not without_names))
-    address = broker_address("front", url, config_path)
     with ExitStack() as opened:
         files = [
             opened.enter_context(ItemFile(path, kind, encoding, form, _tell))
             for path, kind in zip(paths, kinds, strict=True)
         ]
         bad = opened.enter_context(_policy(policy, bad_lines))
-        login, password = login_and_password(login, password_file, address)
+        emitter = opened.enter_context(way.emitter(timeout))
         with (
             _progress(files) as on_bytes,
-            command_emitter(address, login, password, timeout) as emitter,
             emitter.envelope(ordering_key=ordering_key, key=key, headers=headers) as envelope,
         ):
             send_files(envelope, event_types, files, bad, on_bytes, allow_empty=allow_empty)

@@ -3,34 +3,35 @@
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from uuid import UUID
 
 import click
 
-from xbus.admin.arguments import EMITTER, ROLE, TYPE, Moment
+from xbus.admin.arguments import EMITTER, MOMENT, ROLE, TYPE
 from xbus.admin.objects import of_envelope, of_envelope_detail
 from xbus.admin.output import CAUSE, STATE, Column, Output, Row, counted, facts, moment, name_column, one_json, rows_of
 from xbus.admin.program import (
     Careful,
     CommandGroup,
     EnvelopeId,
-    config_option,
-    confirm,
-    database_url,
-    json_option,
-    limit_option,
-    output_option,
-    reason_option,
-    secrets_option,
 )
-from xbus.admin.progress import watch_option
-from xbus.admin.repair.moves import decision_of
 from xbus.admin.repair.view import failure_rows
 from xbus.admin.search import EnvelopeItem, read_items_page
+from xbus.admin.signatures import (
+    LIMIT,
+    REASON,
+    SHOW_SECRETS,
+    YES,
+    CommandBus,
+    argument,
+    command,
+    confirm,
+    option,
+    shown,
+)
 from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.configuration.history import new_version
-from xbus.broker.journal.database.connection import Connection, reading, writing
+from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations.envelopes.cancelling import cancel_open, check_open
 from xbus.broker.journal.operations.envelopes.details import (
     MOST_EVENTS,
@@ -42,7 +43,6 @@ from xbus.broker.journal.operations.envelopes.details import (
 )
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
-from xbus.clock import SystemClock
 from xbus.headers import header_text
 from xbus.states import EnvelopeState
 
@@ -52,43 +52,27 @@ def envelope() -> None:
     """Show envelopes, their states and their items, and cancel open ones."""
 
 
-@envelope.command("list")
-@config_option
-@click.option("--state", type=click.Choice([state.value for state in EnvelopeState]), help="Only those in this state.")
-@click.option("--type", "event_type", type=TYPE, metavar="NAME", help="Only received ones with events of this type.")
-@click.option("--emitter", type=EMITTER, metavar="LOGIN", help="Only those that this emitter sent.")
-@click.option("--role", type=ROLE, metavar="LOGIN", help="Only received ones that this consumer role was to get.")
-@click.option(
-    "--since", type=Moment(), metavar="WHEN", help="Only those opened since: 2d, 12h, 30min (ago), a date or a time."
-)
-@click.option("--key", metavar="TEXT", help="Only those to which their emitter gave this key.")
-@click.option("--undelivered", is_flag=True, help="Only those that a consumer role still lacks; with --role, this one.")
-@click.option("--before", type=EnvelopeId(), metavar="ID", help="Continue after this one, the last of the page before.")
-@limit_option
-@watch_option
-@output_option("envelope")
+@command(envelope)
 def list_(
-    config_path: Path | None,
-    state: str | None,
-    event_type: str | None,
-    emitter: str | None,
-    role: str | None,
-    since: datetime | None,
-    key: str | None,
-    undelivered: bool,
-    before: str | None,
-    limit: int,
-    output: Output,
+    bus: CommandBus,
+    state: EnvelopeState | None = option("Only those in this state."),
+    event_type: str | None = option("Only received ones with events of this type.", TYPE, "--type"),
+    emitter: str | None = option("Only those that this emitter sent.", EMITTER),
+    role: str | None = option("Only received ones that this consumer role was to get.", ROLE),
+    since: datetime | None = option("Only those opened since: 2d, 12h, 30min (ago), a date or a time.", MOMENT),
+    key: str | None = option("Only those to which their emitter gave this key."),
+    undelivered: bool = option("Only those that a consumer role still lacks; with --role, this one."),
+    before: str | None = option("Continue after this one, the last of the page before.", EnvelopeId()),
+    limit: int = LIMIT,
+    output: Output = shown("envelope", watch=True),
 ) -> None:
     """Show envelopes, the newest first.
 
     With --type, --role or --undelivered they are in the order of the log. With --type, add --state to see open or
     cancelled ones.
     """
-    filters = EnvelopeFilters(
-        None if state is None else EnvelopeState(state), event_type, emitter, role, since, key, undelivered
-    )
-    with reading(database_url(config_path)) as connection:
+    filters = EnvelopeFilters(state, event_type, emitter, role, since, key, undelivered)
+    with bus.reading() as connection:
         after = None if before is None else resolve_envelope(connection, before)
         found = list_envelopes(connection, filters, after, limit)
         ids = {} if output.as_json or output.is_wide else shorten(connection, [each.id for each in found])
@@ -123,18 +107,17 @@ def _urgency(counted_state: tuple[str, int]) -> tuple[int, str]:
     return {"parked": 0, "done": 2}.get(state, 1), state
 
 
-@envelope.command()
-@config_option
-@click.argument("envelope_id", type=EnvelopeId(), metavar="ENVELOPE")
-@output_option()
-def show(config_path: Path | None, envelope_id: str, output: Output) -> None:
+@command(envelope)
+def show(
+    bus: CommandBus, envelope_id: str = argument(EnvelopeId(), metavar="ENVELOPE"), output: Output = shown()
+) -> None:
     """Show one envelope: its events, its state at each consumer, and failed calls."""
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         wanted = resolve_envelope(connection, envelope_id)
         detail = show_envelope(connection, wanted)
     if detail is None:
         raise envelope_unknown(wanted)
-    click.echo(one_json(of_envelope_detail(detail)) if output.as_json else "\n".join(_show(detail, output)))
+    output.detail(of_envelope_detail(detail), _show(detail, output))
 
 
 def _show(detail: EnvelopeDetail, output: Output) -> Iterator[str]:
@@ -236,35 +219,28 @@ def _facts(detail: EnvelopeDetail) -> Iterator[str]:
     return facts(known)
 
 
-@envelope.command()
-@config_option
-@click.argument("envelope_id", type=EnvelopeId(), metavar="ENVELOPE")
-@click.option("--event", metavar="NUMBER|ID", help="Begin with this event; by default with the first.")
-@click.option(
-    "--from", "first", type=click.IntRange(0), default=0, metavar="INDEX", help="Begin with this item, counted from 0."
-)
-@secrets_option
-@limit_option
-@json_option("item")
+@command(envelope)
 def items(
-    config_path: Path | None,
-    envelope_id: str,
-    event: str | None,
-    first: int,
-    show_secrets: bool,
-    limit: int,
-    as_json: bool,
+    bus: CommandBus,
+    envelope_id: str = argument(EnvelopeId(), metavar="ENVELOPE"),
+    event: str | None = option("Begin with this event; by default with the first.", metavar="NUMBER|ID"),
+    first: int = option(
+        "Begin with this item, counted from 0.", click.IntRange(0), "--from", default=0, metavar="INDEX"
+    ),
+    show_secrets: bool = SHOW_SECRETS,
+    limit: int = LIMIT,
+    output: Output = shown("item", wide=False),
 ) -> None:
     """Show the items of an envelope, as its emitter sent them.
 
     The command reads an item as msgpack, JSON or text. Of an open envelope it shows the items that the bus has so far.
     Fields that the event type calls secret show as ***.
     """
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         wanted = resolve_envelope(connection, envelope_id)
         position = read_position(connection, wanted)
         page = read_items_page(connection, wanted, position, event, first, limit, show_secrets=show_secrets)
-    if as_json:
+    if output.as_json:
         for item in page.items:
             click.echo(one_json(item.plain()))
         return
@@ -284,28 +260,23 @@ def _told_items(found: tuple[EnvelopeItem, ...]) -> Iterator[str]:
         yield from (f"    {line}" for line in payload.lines())
 
 
-@envelope.command(cls=Careful)
-@config_option
-@click.argument("envelope", type=EnvelopeId())
-@reason_option
-@click.option("--yes", is_flag=True, help="Don't ask.")
-def cancel(config_path: Path | None, envelope: str, reason: str, yes: bool) -> None:
+@command(envelope, kind=Careful)
+def cancel(bus: CommandBus, envelope: str = argument(EnvelopeId()), reason: str = REASON, yes: bool = YES) -> None:
     """Cancel an envelope that its emitter has not sealed: nobody gets it.
 
     Its emitter gets the reason at its next call. A sealed envelope can't be cancelled. The broker may run or not.
     """
-    url = database_url(config_path)
-    with reading(url) as connection:
+    with bus.reading() as connection:
         envelope_id = resolve_envelope(connection, envelope)
         check_open(connection, envelope_id)
         click.echo(_told_open(connection, envelope_id))
     confirm("Cancel it for good?", unless=yes)
-    decision = decision_of(SystemClock(), reason)
+    decision = bus.decision(reason)
     act = decision.act("cancelled", f"envelope {envelope_id}", before="open")
     move = "envelope cancelled"
     # The new version has a running broker look: its front keeps open envelopes in memory.
     with (
-        writing(url) as connection,
+        bus.writing() as connection,
         new_version(connection, move, f"envelope {envelope_id}: {decision.told}", decision.at, acts=[act]),
     ):
         cancel_open(connection, envelope_id, decision.at, decision.told)

@@ -1,29 +1,35 @@
 """``xbus failure``."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar
 
 import click
 
 from xbus.admin.arguments import ROLE
 from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group
-from xbus.admin.output import Column, Output, counted, facts, moment, one_json, rows_of
+from xbus.admin.output import Column, Output, counted, facts, moment, rows_of
 from xbus.admin.program import (
     ROW_ID,
     CommandGroup,
     EnvelopeId,
-    config_option,
-    database_url,
-    limit_option,
-    output_option,
 )
-from xbus.admin.progress import watch_option
 from xbus.admin.repair.moves import assignment, move_group, newest_of_group
 from xbus.admin.repair.view import failure_rows, group_rows
-from xbus.broker.journal.database.connection import Connection, connected_to_write, reading
+from xbus.admin.signatures import (
+    LIMIT,
+    LINKED,
+    UNSAID,
+    BusAction,
+    CommandBus,
+    argument,
+    command,
+    command_of,
+    option,
+    shown,
+)
+from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.failures import (
     Assign,
@@ -38,15 +44,11 @@ from xbus.broker.journal.operations.failures import (
     list_groups,
     move_failures,
     show_failure,
+    show_group,
     unknown_failure,
 )
-from xbus.broker.journal.people import known_person
-from xbus.clock import SystemClock
+from xbus.broker.journal.people import Right, known_person
 from xbus.states import TrackingState
-
-STATE = click.Choice([state.value for state in TrackingState])
-
-F = TypeVar("F", bound=Callable[..., object])
 
 
 @click.group(cls=CommandGroup)
@@ -54,43 +56,30 @@ def failure() -> None:
     """Show failed calls to recipients, and track their repair."""
 
 
-@failure.command("list")
-@config_option
-@click.option("--groups", "as_groups", is_flag=True, help="Show groups: failures of the same trouble together.")
-@click.option("--group", "fingerprint", metavar="FINGERPRINT", help="Only those of this group.")
-@click.option("--state", type=STATE, help="Only those in this state; groups with one in this state.")
-@click.option("--role", type=ROLE, metavar="LOGIN", help="Only those of this role.")
-@click.option("--code", metavar="CODE", help="Only those with this code.")
-@click.option("--owner", metavar="NAME", help="Only those of this person; groups with one of this person.")
-@click.option("--envelope", "envelope_id", type=EnvelopeId(), metavar="ID", help="Only those of this envelope.")
-@click.option("--before", type=ROW_ID, metavar="ID", help="Continue below this id, the last one of the previous page.")
-@limit_option
-@watch_option
-@output_option("failure or group")
+@command(failure)
 def list_(
-    config_path: Path | None,
-    as_groups: bool,
-    fingerprint: str | None,
-    state: str | None,
-    role: str | None,
-    code: str | None,
-    owner: str | None,
-    envelope_id: str | None,
-    before: int | None,
-    limit: int,
-    output: Output,
+    bus: CommandBus,
+    as_groups: bool = option("Show groups: failures of the same trouble together.", None, "--groups"),
+    fingerprint: str | None = option("Only those of this group.", None, "--group", metavar="FINGERPRINT"),
+    state: TrackingState | None = option("Only those in this state; groups with one in this state."),
+    role: str | None = option("Only those of this role.", ROLE),
+    code: str | None = option("Only those with this code.", metavar="CODE"),
+    owner: str | None = option("Only those of this person; groups with one of this person.", metavar="NAME"),
+    envelope_id: str | None = option("Only those of this envelope.", EnvelopeId(), "--envelope"),
+    before: int | None = option("Continue below this id, the last one of the previous page.", ROW_ID, metavar="ID"),
+    limit: int = LIMIT,
+    output: Output = shown("failure or group", watch=True),
 ) -> None:
     """Show failures, the newest first."""
-    tracking = None if state is None else TrackingState(state)
     if as_groups:
         if fingerprint is not None or envelope_id is not None:
             raise click.UsageError("--groups counts the failures of all envelopes: leave --group and --envelope out")
-        _list_groups(config_path, GroupFilters(role, code, tracking, owner), before, limit, output)
+        _list_groups(bus, GroupFilters(role, code, state, owner), before, limit, output)
         return
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         found = list_failures(
             connection,
-            state=tracking,
+            state=state,
             role=role,
             code=code,
             envelope_id=None if envelope_id is None else resolve_envelope(connection, envelope_id),
@@ -103,10 +92,8 @@ def list_(
     output.listing(map(of_failure, found), failure_rows(found, output), "No failures.", more)
 
 
-def _list_groups(
-    config_path: Path | None, filters: GroupFilters, before: int | None, limit: int, output: Output
-) -> None:
-    with reading(database_url(config_path)) as connection:
+def _list_groups(bus: CommandBus, filters: GroupFilters, before: int | None, limit: int, output: Output) -> None:
+    with bus.reading() as connection:
         if filters.owner is not None:
             known_person(connection, filters.owner)
         found = _fill(partial(list_groups, connection, filters), before, limit)
@@ -126,95 +113,156 @@ def _fill(list_page: Callable[..., GroupPage], before: int | None, limit: int) -
     return found
 
 
-@failure.command()
-@config_option
-@click.argument("failure_id", type=ROW_ID, metavar="ID")
-@output_option()
-def show(config_path: Path | None, failure_id: int, output: Output) -> None:
+@command(failure)
+def show(bus: CommandBus, failure_id: int = argument(ROW_ID, metavar="ID"), output: Output = shown()) -> None:
     """Show one failure: its place, the recipient's words, and the history of its repair."""
-    with reading(database_url(config_path)) as connection:
-        detail = show_failure(connection, failure_id)
+    detail = bus.read(lambda connection: show_failure(connection, failure_id))
     if detail is None:
         raise unknown_failure(failure_id)
-    click.echo(one_json(of_failure_detail(detail)) if output.as_json else "\n".join(_show(detail, output)))
+    output.detail(of_failure_detail(detail), _show(detail, output))
 
 
-def _some(command: F) -> F:
-    """Add the ids of failures, or the fingerprint of a group, to a command that moves them."""
-    named = click.option(
-        "--group", "fingerprint", metavar="FINGERPRINT", help="All failures of this group, in place of ids."
+class FailureAction(BusAction, ABC):
+    """The failures that an action is about: those with these ids, or a group.
+
+    ``until`` is the newest failure of the group that the person has seen; without it the group is meant as it is now.
+    """
+
+    right = Right.OPERATOR
+
+    fingerprint: str | None = option(
+        "All failures of this group, in place of ids.", None, "--group", longest=64, metavar="FINGERPRINT"
     )
-    return config_option(click.argument("ids", nargs=-1, type=ROW_ID, metavar="[ID]...")(named(command)))
+    failure_id: Sequence[int] = argument(ROW_ID, metavar="[ID]...")
+    until: int | None = LINKED
+
+    is_so: ClassVar[str]
+    """The end of a sentence about one of them, in which ``{field}`` stands for a field."""
+
+    are_so: ClassVar[str]
+    """The end of a sentence about several."""
+
+    def check(self) -> None:
+        if bool(self.failure_id) == (self.fingerprint is not None):
+            raise ValueError("name failures by their ids, or a group by its fingerprint")
+
+    @abstractmethod
+    def move(self, connection: Connection) -> FailureMove:
+        """Make the move.
+
+        Raises:
+            Refused: it is none.
+        """
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        with bus.reading() as connection:
+            yield f"{self._named(connection)}: each {self._told(self.is_so)}."
+            if UNSAID not in vars(self).values():
+                self.move(connection)
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        now = bus.now()
+        if self.fingerprint is None:
+            with bus.writing() as connection:
+                move_failures(connection, self.failure_id, self.move(connection), now)
+            yield from (f"Failure {each} {self._told(self.is_so)}." for each in dict.fromkeys(self.failure_id))
+            return
+        with bus.reading() as connection:
+            move, newest = self.move(connection), newest_of_group(connection, self.fingerprint)
+        moved = move_group(bus.writing, self.fingerprint, move, now, self.until or newest)
+        told = self._told(self.is_so if moved == 1 else self.are_so)
+        yield f"{counted(moved, 'failure')} of the group {told}." if moved else "No failure of the group changes."
+
+    def _told(self, words: str) -> str:
+        return words.format(**vars(self))
+
+    def _named(self, connection: Connection) -> str:
+        if self.fingerprint is not None:
+            group = show_group(connection, self.fingerprint, limit=1).group
+            number = counted(group.count, "failure", at_least=group.at_least)
+            return f"{number} of {group.newest.role or 'no role'} with {group.newest.code}"
+        for failure_id in self.failure_id:
+            if show_failure(connection, failure_id) is None:
+                raise unknown_failure(failure_id)
+        cut = ", …" if len(self.failure_id) > MOST_NAMED else ""
+        return f"Failure{'s' * (len(self.failure_id) > 1)} {', '.join(map(str, self.failure_id[:MOST_NAMED]))}{cut}"
 
 
-@failure.command()
-@_some
-@click.argument("state", type=STATE)
-@click.option("--comment", default="", metavar="TEXT", help="A remark; the history keeps it.")
-def track(config_path: Path | None, ids: tuple[int, ...], fingerprint: str | None, state: str, comment: str) -> None:
+MOST_NAMED = 10
+"""Failures that a preview names. More make it long."""
+
+
+class TrackFailures(FailureAction):
     """Note your progress with the repair of failures.
 
     The note helps people who repair to share the work. It does not affect delivery.
     """
-    move = Track(TrackingState(state), comment)
-    _move(config_path, ids, fingerprint, lambda _: move, f"is {state}", f"are {state}")
+
+    path = "failures/track"
+    title = "Track"
+    words = "failure track"
+    is_so = "is {state}"
+    are_so = "are {state}"
+
+    state: TrackingState = argument()
+    comment: str = option("A remark; the history keeps it.", default="", title="Comment")
+
+    def move(self, connection: Connection) -> FailureMove:
+        return Track(self.state, self.comment)
 
 
-@failure.command()
-@_some
-@click.argument("name")
-def assign(config_path: Path | None, ids: tuple[int, ...], fingerprint: str | None, name: str) -> None:
+class AssignFailures(FailureAction):
     """Have a person look after failures; see xbus person list."""
-    found = (f"is {name}'s", f"are {name}'s")
-    _move(config_path, ids, fingerprint, lambda connection: assignment(connection, name), *found)
+
+    path = "failures/assign"
+    title = "Assign"
+    words = "failure assign"
+    is_so = "is {owner}'s"
+    are_so = "are {owner}'s"
+
+    owner: str = argument(title="Person", about="The name of who looks after it.", longest=255, metavar="NAME")
+
+    def move(self, connection: Connection) -> FailureMove:
+        return assignment(connection, self.owner)
 
 
-@failure.command()
-@_some
-def release(config_path: Path | None, ids: tuple[int, ...], fingerprint: str | None) -> None:
+class ReleaseFailures(FailureAction):
     """Have nobody look after failures any more."""
-    _move(config_path, ids, fingerprint, lambda _: Assign(None), "is nobody's", "are nobody's")
+
+    path = "failures/release"
+    title = "Release"
+    words = "failure release"
+    is_so = "is nobody's"
+    are_so = "are nobody's"
+
+    def move(self, connection: Connection) -> FailureMove:
+        return Assign(None)
 
 
-@failure.command()
-@_some
-@click.argument("text")
-def comment(config_path: Path | None, ids: tuple[int, ...], fingerprint: str | None, text: str) -> None:
+class CommentFailures(FailureAction):
     """Leave a remark on failures; the history keeps it."""
-    if not text.strip():
-        raise click.UsageError("the remark is empty")
-    _move(config_path, ids, fingerprint, lambda _: Comment(text), "has the comment", "have the comment")
+
+    path = "failures/comment"
+    title = "Comment"
+    words = "failure comment"
+    is_so = "has the comment"
+    are_so = "have the comment"
+
+    comment: str = argument(title="Comment", about="It is kept.", metavar="TEXT")
+
+    def check(self) -> None:
+        super().check()
+        if not self.comment.strip():
+            raise ValueError("the remark is empty")
+
+    def move(self, connection: Connection) -> FailureMove:
+        return Comment(self.comment)
 
 
-def _move(
-    config_path: Path | None,
-    ids: tuple[int, ...],
-    fingerprint: str | None,
-    make: Callable[[Connection], FailureMove],
-    is_so: str,
-    are_so: str,
-) -> None:
-    if bool(ids) == (fingerprint is not None):
-        raise click.UsageError("name failures by their ids, or a group by --group")
-    now = SystemClock().now()
-    with connected_to_write(database_url(config_path)) as connection:
-        if fingerprint is None:
-            with connection.begin():
-                move_failures(connection, ids, make(connection), now)
-            for failure_id in dict.fromkeys(ids):
-                click.echo(f"Failure {failure_id} {is_so}.")
-            return
-        with connection.begin():
-            move, until = make(connection), newest_of_group(connection, fingerprint)
-        moved = move_group(partial(_begun, connection), fingerprint, move, now, until)
-        told = f"{counted(moved, 'failure')} of the group {is_so if moved == 1 else are_so}."
-        click.echo(told if moved else "No failure of the group changes.")
-
-
-@contextmanager
-def _begun(connection: Connection) -> Iterator[Connection]:
-    with connection.begin():
-        yield connection
+command_of(TrackFailures, failure)
+command_of(AssignFailures, failure)
+command_of(ReleaseFailures, failure)
+command_of(CommentFailures, failure)
 
 
 def _show(detail: FailureDetail, output: Output) -> Iterator[str]:

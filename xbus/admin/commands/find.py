@@ -5,50 +5,34 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
-from pathlib import Path
 from uuid import UUID
 
 import click
 
-from xbus.admin.arguments import LONGEST_POSITION, LogStart, Moment
+from xbus.admin.arguments import LOG_START, LONGEST_POSITION, MOMENT
 from xbus.admin.output import Column, Output, counted, moment, on_one_line, one_json
-from xbus.admin.program import config_option, database_url, json_option, limit_option, output_option, secrets_option
 from xbus.admin.progress import progress
 from xbus.admin.search import MOST_ITEMS, Condition, Search, SearchResult, StreamRequest, read_stream, search_items
-from xbus.broker.journal.database.connection import reading
+from xbus.admin.signatures import LIMIT, SHOW_SECRETS, CommandBus, argument, command, option, shown
 from xbus.broker.journal.log.slices import Start
 from xbus.broker.journal.operations.envelopes.short_ids import shorten
 
 
-@click.command()
-@config_option
-@click.argument("type_name", metavar="TYPE")
-@click.argument("conditions", nargs=-1, metavar="[FIELD=VALUE]...")
-@click.option(
-    "--since", type=Moment(), metavar="WHEN", help="Only items sealed since: 2d, 12h, 30min (ago), a date or a time."
-)
-@click.option(
-    "--before",
-    type=click.IntRange(1, 10**LONGEST_POSITION - 1),
-    metavar="POSITION",
-    help="Only items below this position.",
-)
-@click.option(
-    "--read", "most", type=click.IntRange(1), default=MOST_ITEMS, show_default=True, help="Read so many items at most."
-)
-@secrets_option
-@limit_option
-@output_option("item")
+@command()
 def find(
-    config_path: Path | None,
-    type_name: str,
-    conditions: tuple[str, ...],
-    since: datetime | None,
-    before: int | None,
-    most: int,
-    show_secrets: bool,
-    limit: int,
-    output: Output,
+    bus: CommandBus,
+    type_name: str = argument(metavar="TYPE"),
+    conditions: tuple[str, ...] = argument(metavar="[FIELD=VALUE]..."),
+    since: datetime | None = option("Only items sealed since: 2d, 12h, 30min (ago), a date or a time.", MOMENT),
+    before: int | None = option(
+        "Only items below this position.", click.IntRange(1, 10**LONGEST_POSITION - 1), metavar="POSITION"
+    ),
+    most: int = option(
+        "Read so many items at most.", click.IntRange(1), "--read", default=MOST_ITEMS, show_default=True
+    ),
+    show_secrets: bool = SHOW_SECRETS,
+    limit: int = LIMIT,
+    output: Output = shown("item"),
 ) -> None:
     """Find items of TYPE whose fields have these values, the newest first.
 
@@ -59,13 +43,12 @@ def find(
     Fields that the type calls secret show as ***, and are searched with --show-secrets
     only. It stops after --read items or 1 GiB, and says so.
     """
-    url = database_url(config_path)
     wanted = [Condition.of(condition) for condition in conditions]
-    result = _search(url, Search(type_name, wanted, since, before, limit, most, show_secrets=show_secrets))
+    result = _search(bus.url, Search(type_name, wanted, since, before, limit, most, show_secrets=show_secrets))
     if output.as_json:
         output.objects(item.plain() for item, _ in result.found)
     else:
-        click.echo("\n".join(_list(url, result, output)) if result.found else "Nothing found.")
+        click.echo("\n".join(_list(bus, result, output)) if result.found else "Nothing found.")
     for sentence in _told(result):
         click.echo(f"xbus: {sentence}", err=True)
 
@@ -82,11 +65,10 @@ def _search(url: str, search: Search) -> SearchResult:
         return search_items(url, search, show)
 
 
-def _list(url: str, result: SearchResult, output: Output) -> Iterator[str]:
+def _list(bus: CommandBus, result: SearchResult, output: Output) -> Iterator[str]:
     ids: dict[UUID, str] = {}
     if not output.is_wide:
-        with reading(url) as connection:
-            ids = shorten(connection, [item.envelope_id for item, _ in result.found])
+        ids = bus.read(lambda connection: shorten(connection, [item.envelope_id for item, _ in result.found]))
     rows = [
         {
             Column("POSITION", to_right=True): str(item.position),
@@ -123,37 +105,26 @@ FOLLOW_SECONDS = 0.5
 LIMIT = 20
 
 
-@click.command()
-@config_option
-@click.argument("type_name", metavar="TYPE")
-@click.option(
-    "--from",
-    "start",
-    type=LogStart(),
-    metavar="WHEN",
-    help="The start: a place as 1234 or 1234:0:500, a date or time, 1h (ago), oldest, or head. By default oldest, with "
-    "--follow head.",
-)
-@click.option("--follow", is_flag=True, help="At the end of the log, wait for more until you press Ctrl-C.")
-@click.option(
-    "--where", "conditions", multiple=True, metavar="FIELD=VALUE", help="Only items with this value; may be repeated."
-)
-@click.option("--key", metavar="TEXT", help="Only events of this partition key, or of this ordering key without one.")
-@click.option(
-    "--limit", type=click.IntRange(1), help=f"Stop after so many items; by default {LIMIT}, with --follow never."
-)
-@secrets_option
-@json_option("item")
+@command()
 def read(
-    config_path: Path | None,
-    type_name: str,
-    start: Start | None,
-    follow: bool,
-    conditions: tuple[str, ...],
-    key: str | None,
-    limit: int | None,
-    show_secrets: bool,
-    as_json: bool,
+    bus: CommandBus,
+    type_name: str = argument(metavar="TYPE"),
+    start: Start | None = option(
+        "The start: a place as 1234 or 1234:0:500, a date or time, 1h (ago), oldest, or head. By default oldest, with "
+        "--follow head.",
+        LOG_START,
+        "--from",
+    ),
+    follow: bool = option("At the end of the log, wait for more until you press Ctrl-C."),
+    conditions: tuple[str, ...] = option(
+        "Only items with this value; may be repeated.", None, "--where", metavar="FIELD=VALUE"
+    ),
+    key: str | None = option("Only events of this partition key, or of this ordering key without one."),
+    limit: int | None = option(
+        f"Stop after so many items; by default {LIMIT}, with --follow never.", click.IntRange(1)
+    ),
+    show_secrets: bool = SHOW_SECRETS,
+    output: Output = shown("item", wide=False),
 ) -> None:
     """Read the items of TYPE in the order in which they came, from any place of the log on.
 
@@ -165,8 +136,8 @@ def read(
     wanted = StreamRequest(type_name, begin, key, [Condition.of(text) for text in conditions], show_secrets)
     most = limit or (None if follow else LIMIT)
     try:
-        for found in islice(read_stream(database_url(config_path), wanted, lambda: follow and _pause()), most):
-            if as_json:
+        for found in islice(read_stream(bus.url, wanted, lambda: follow and _pause()), most):
+            if output.as_json:
                 click.echo(one_json(found.item.plain()))
             else:
                 place, value = ":".join(map(str, found.place)), " ".join(found.item.payload.lines())

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 
 import click
 
 from xbus.admin.objects import JsonObject
 from xbus.admin.output import CAUSE, Column, Output, counted, name_column, rows_of
-from xbus.admin.program import config_option, database_url, output_option
 from xbus.admin.progress import shown_on_terminal
+from xbus.admin.signatures import CommandBus, command, option, shown
 from xbus.broker.journal.database.connection import connected_to_states
 from xbus.broker.journal.fsck.examination import examine, steps
 from xbus.broker.journal.fsck.faults import Fault
@@ -18,11 +17,12 @@ from xbus.ending import REFUSED
 HEADS = ("CODE", name_column("TABLE"), Column("ROW", narrows=12), CAUSE)
 
 
-@click.command()
-@config_option
-@click.option("--most", type=click.IntRange(1), default=1_000, show_default=True, help="Stop after so many faults.")
-@output_option("fault")
-def fsck(config_path: Path | None, most: int, output: Output) -> None:
+@command()
+def fsck(
+    bus: CommandBus,
+    most: int = option("Stop after so many faults.", click.IntRange(1), default=1000, show_default=True),
+    output: Output = shown("fault"),
+) -> None:
     """Examine the journal for damage: compare counts, hashes, references and cursors with its data.
 
     It reads all of the journal and changes nothing. The broker may run.
@@ -34,7 +34,7 @@ def fsck(config_path: Path | None, most: int, output: Output) -> None:
       3  the database can't be reached
     """
     with (
-        connected_to_states(database_url(config_path)) as connection,
+        connected_to_states(bus.url) as connection,
         shown_on_terminal(lambda: steps(connection), "Examining") as tell,
     ):
         found = list(islice(examine(connection, tell), most))

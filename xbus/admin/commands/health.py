@@ -2,14 +2,13 @@
 
 import asyncio
 from datetime import datetime
-from pathlib import Path
 from typing import Literal, TypedDict
 
 import click
 
 from xbus.admin.address import broker_address
 from xbus.admin.output import CAUSE, Column, Output, Row, name_column, one_json
-from xbus.admin.program import config_option, output_option
+from xbus.admin.signatures import CommandBus, command, option, shown
 from xbus.ending import NOT_NOW, REFUSED
 from xbus.errors import CallError, ProtocolError, Refused
 from xbus.rpc.client import Client
@@ -35,11 +34,12 @@ class SilentReport(TypedDict):
     pauses: list[HealthPause]
 
 
-@click.command()
-@config_option
-@click.option("--url", metavar="URL", help="Ask at this address only, the front's or the back's.")
-@output_option("process of the broker")
-def health(config_path: Path | None, url: str | None, output: Output) -> None:
+@command()
+def health(
+    bus: CommandBus,
+    url: str | None = option("Ask at this address only, the front's or the back's.", metavar="URL"),
+    output: Output = shown("process of the broker"),
+) -> None:
     """Ask the broker how it is.
 
     \b
@@ -49,14 +49,12 @@ def health(config_path: Path | None, url: str | None, output: Output) -> None:
       3  it can't be reached
     """
     sides: tuple[Literal["front", "back"], ...] = ("front", "back")
-    addresses = (
-        {"broker": url} if url is not None else {side: broker_address(side, None, config_path) for side in sides}
-    )
+    addresses = {"broker": url} if url is not None else {side: broker_address(side, None, bus.path) for side in sides}
     answers = dict(zip(addresses, asyncio.run(_ask(list(addresses.values()))), strict=True))
     reports = _processes([answer for answer in answers.values() if not isinstance(answer, CallError)])
     silent = [_unreachable(name, answer) for name, answer in answers.items() if isinstance(answer, CallError)]
     for report in reports:
-        click.echo(one_json(_plain(report)) if output.as_json else "\n".join(_told(report, output)))
+        output.detail(_plain(report), _told(report, output))
     for unreachable in silent:
         if output.as_json:
             click.echo(one_json(_plain(unreachable)))

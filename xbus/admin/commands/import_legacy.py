@@ -1,25 +1,23 @@
 """``xbus import-legacy``."""
 
-from pathlib import Path
 from shlex import quote
 
 import click
 
 from xbus.admin.output import on_one_line
-from xbus.admin.program import config_option, database_url
+from xbus.admin.signatures import CommandBus, argument, command, option
 from xbus.broker.journal.configuration import logins_without_password
-from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.legacy_import import ImportPlan, carry_out, plan_import, read_legacy, read_present, translate
 from xbus.broker.journal.log.catalog import read_version
-from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 
 
-@click.command("import-legacy")
-@config_option
-@click.option("--dry-run", is_flag=True, help="Only show the changes.")
-@click.argument("address", metavar="DSN", nargs=-1, required=True)
-def import_legacy(config_path: Path | None, dry_run: bool, address: tuple[str, ...]) -> None:
+@command()
+def import_legacy(
+    bus: CommandBus,
+    dry_run: bool = option("Only show the changes."),
+    address: tuple[str, ...] = argument(metavar="DSN", required=True),
+) -> None:
     """Import the configuration of an xbus.broker 0.2.0 from its PostgreSQL database.
 
     DSN is postgresql://user:password@host/name or host=... dbname=... user=... If it has no password, the
@@ -28,16 +26,14 @@ def import_legacy(config_path: Path | None, dry_run: bool, address: tuple[str, .
     The command only reads the old database. You may repeat the import: it removes nothing here, and logins that
     were used here already keep their password. The exit code is 1 if the import lacks something that matters.
     """
-    url = database_url(config_path)
     # Several words are one address, and no surplus of the command line, which would be shown with the password in it.
     wished = translate(read_legacy(" ".join(address)))
-    with reading(url) as connection:
-        plan = plan_import(read_present(connection), wished)
+    plan = bus.read(lambda connection: plan_import(read_present(connection), wished))
     _tell(plan)
     if dry_run:
         click.echo("Nothing was changed: this was a dry run.")
     elif plan.changes:
-        _carry_out(url, plan)
+        _carry_out(bus, plan)
     if any(remark.is_loss for remark in plan.remarks):
         click.echo("xbus: not all could be taken over: correct the problems above, then import again", err=True)
         click.get_current_context().exit(REFUSED)
@@ -52,9 +48,9 @@ def _tell(plan: ImportPlan) -> None:
         click.echo("Nothing to change: all that can be taken over is there.")
 
 
-def _carry_out(url: str, plan: ImportPlan) -> None:
-    with writing(url) as connection:
-        carry_out(connection, plan, SystemClock().now())
+def _carry_out(bus: CommandBus, plan: ImportPlan) -> None:
+    with bus.writing() as connection:
+        carry_out(connection, plan, bus.now())
         version = read_version(connection)
         missing = [*logins_without_password(connection)]
     click.echo(f"Imported: the configuration is at version {version}.")

@@ -2,20 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 
 import click
 
+from xbus.admin.objects import fields_of
 from xbus.admin.output import Column, Form, Output, moment, name_column, one_json, rows_of
-from xbus.admin.program import CommandGroup, config_option, confirm, database_url, output_option, reason_option
+from xbus.admin.program import CommandGroup
 from xbus.admin.progress import shown_on_terminal
-from xbus.broker.journal.database.connection import Connection, reading, writing
+from xbus.admin.signatures import REASON, CommandBus, command, confirm, option, shown
+from xbus.broker.journal.database.connection import Connection, writing
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.objects import claiming
 from xbus.broker.journal.operations import copies, losses, relocation
 from xbus.broker.journal.operations.copies import ForeignRegistration
-from xbus.clock import SystemClock
-from xbus.config import load
 
 HEADS = (name_column("ROLE"), Column("LISTENS AT", narrows=20), Column("REGISTERED WHERE THE JOURNAL WAS", narrows=32))
 
@@ -35,13 +34,10 @@ def journal() -> None:
     """
 
 
-@journal.command()
-@config_option
-@output_option()
-def show(config_path: Path | None, output: Output) -> None:
+@command(journal)
+def show(bus: CommandBus, output: Output = shown()) -> None:
     """Show the journal's place, and recipients that registered elsewhere: the broker does not call them."""
-    with reading(database_url(config_path)) as connection:
-        place, found = read_place(connection), copies.read_foreign(connection)
+    place, found = bus.read(read_place), bus.read(copies.read_foreign)
     if output.as_json:
         foreign = [{"role": it.role, "uri": it.uri, "journal_place": it.place} for it in found]
         click.echo(one_json({"journal_place": place, "foreign_registrations": foreign}))
@@ -50,11 +46,8 @@ def show(config_path: Path | None, output: Output) -> None:
     click.echo("\n".join(_told(found, output)))
 
 
-@journal.command()
-@config_option
-@reason_option
-@click.option("--yes", is_flag=True, help="Adopt without asking.")
-def adopt(config_path: Path | None, reason: str, yes: bool) -> None:
+@command(journal)
+def adopt(bus: CommandBus, reason: str = REASON, yes: bool = option("Adopt without asking.")) -> None:
     """Declare this the live journal, as after a restore: its broker calls the recipients that registered elsewhere.
 
     Its object stores become its own, too, so that its broker writes and removes there. A store that lies elsewhere than
@@ -63,53 +56,47 @@ def adopt(config_path: Path | None, reason: str, yes: bool) -> None:
     The broker that served them before must not run any more. A broker on this journal notices the change by itself.
     """
     question = "Is the broker that served them before gone for good?"
-    found = _decide(config_path, copies.adopt, reason, "" if yes else question)
+    found = _decide(bus, copies.adopt, reason, "" if yes else question)
     if found:
         click.echo("Adopted. The broker on this journal calls them.")
-    _adopt_objects(config_path, database_url(config_path))
+    _adopt_objects(bus, bus.url)
 
 
-@journal.command()
-@config_option
-@reason_option
-@click.option("--yes", is_flag=True, help="Forget without asking.")
-def forget(config_path: Path | None, reason: str, yes: bool) -> None:
+@command(journal)
+def forget(bus: CommandBus, reason: str = REASON, yes: bool = option("Forget without asking.")) -> None:
     """Declare this a copy beside the original: it forgets recipients that registered elsewhere."""
-    found = _decide(config_path, copies.forget, reason, "" if yes else "Forget them here?")
+    found = _decide(bus, copies.forget, reason, "" if yes else "Forget them here?")
     if found:
         click.echo("Forgotten. They serve the original as before.")
 
 
-@journal.command()
-@config_option
-@click.option("--to", "to", required=True, metavar="URI", help="The new, empty database, as for sqlalchemy.dburi.")
-def move(config_path: Path | None, to: str) -> None:
+@command(journal)
+def move(
+    bus: CommandBus, to: str = option("The new, empty database, as for sqlalchemy.dburi.", required=True, metavar="URI")
+) -> None:
     """Copy the whole journal into another database, SQLite or PostgreSQL, and compare it row by row.
 
     Stop the broker first. The original stays as it was. Leave a password out of URI, as all users of the machine could
     see it: PGPASSWORD or ~/.pgpass gives it then.
     """
-    url = database_url(config_path)
+    url = bus.url
     told: list[tuple[str, int]] = []
     with shown_on_terminal(lambda: relocation.steps(url), "Copying") as tell:
-        rows = relocation.move(url, to, SystemClock().now(), lambda *table: told.append(table), tell)
+        rows = relocation.move(url, to, bus.now(), lambda *table: told.append(table), tell)
     click.echo("\n".join(f"{name}: {number:,}" for name, number in told if number))
     click.echo(f"Moved {sum(rows):,} rows of {len(rows)} tables; each table equals the original.")
-    _adopt_objects(config_path, to)
+    _adopt_objects(bus, to)
     click.echo("Now name the new database in sqlalchemy.dburi, and start the broker. Start none on the old one.")
 
 
-@journal.command("losses")
-@config_option
-@output_option()
-def show_losses(config_path: Path | None, output: Output) -> None:
+@command(journal, "losses")
+def show_losses(bus: CommandBus, output: Output = shown()) -> None:
     """Show each time that the journal went back, so that data is gone that was acknowledged.
 
     The envelopes behind the second position are gone, up to the first one and perhaps further. Emitters that keep what
     they sent, or have it in a file, send it again: what arrived is refused or taken once, by its idempotency key.
     """
-    with reading(database_url(config_path)) as connection:
-        found = losses.read(connection)
+    found = bus.read(losses.read)
     if output.as_json:
         click.echo(one_json({"losses": [_loss_json(loss) for loss in found]}))
         return
@@ -127,46 +114,35 @@ def show_losses(config_path: Path | None, output: Output) -> None:
     click.echo("\n".join(output.table(rows)) or NO_LOSS)
 
 
-@journal.command()
-@config_option
-@reason_option
-def acknowledge(config_path: Path | None, reason: str) -> None:
+@command(journal)
+def acknowledge(bus: CommandBus, reason: str = REASON) -> None:
     """Acknowledge all losses of the journal: health tells of them no more."""
-    with writing(database_url(config_path)) as connection:
-        found = losses.acknowledge(connection, reason, SystemClock().now())
+    with bus.writing() as connection:
+        found = losses.acknowledge(connection, reason, bus.now())
     click.echo("\n".join(f"Acknowledged: {loss}." for loss in found) or "No loss was left to acknowledge.")
 
 
 def _loss_json(loss: losses.Loss) -> dict[str, object]:
-    return {
-        "at": moment(loss.at),
-        "writer": loss.writer,
-        "commits": loss.commits,
-        "known_position": loss.known,
-        "found_position": loss.found,
-        "acknowledged_at": moment(loss.acknowledged_at),
-    }
+    found = fields_of(loss, known="known_position", found="found_position")
+    return {**found, "at": moment(loss.at), "acknowledged_at": moment(loss.acknowledged_at)}
 
 
-def _adopt_objects(config_path: Path | None, url: str) -> None:
-    place = load(config_path).journal.objects
+def _adopt_objects(bus: CommandBus, url: str) -> None:
     with writing(url) as connection:
-        adopted = claiming.adopt(connection, place)
+        adopted = claiming.adopt(connection, bus.config.journal.objects)
     for each in adopted:
         click.echo(f"The objects in {each} belong to this journal now.")
 
 
-def _decide(config_path: Path | None, decide: Decide, reason: str, question: str) -> Sequence[ForeignRegistration]:
-    url = database_url(config_path)
-    with reading(url) as connection:
-        found = copies.read_foreign(connection)
+def _decide(bus: CommandBus, decide: Decide, reason: str, question: str) -> Sequence[ForeignRegistration]:
+    found = bus.read(copies.read_foreign)
     click.echo("\n".join(_told(found, Output.of(Form.USUAL))))
     if not found:
         return found
     if question:
         confirm(question)
-    with writing(url) as connection:
-        return decide(connection, reason, SystemClock().now())
+    with bus.writing() as connection:
+        return decide(connection, reason, bus.now())
 
 
 def _told(found: Sequence[ForeignRegistration], output: Output) -> list[str]:

@@ -8,16 +8,17 @@ from shlex import quote
 
 import click
 
-from xbus.admin.address import broker_address, login_and_password, login_option, password_file_option, timeout_option
+from xbus.admin.address import TIMEOUT, CommandLogin, way_to
 from xbus.admin.objects import of_outbox
-from xbus.admin.output import CAUSE, Output, Row, counted, facts, moment, name_column, one_json
-from xbus.admin.program import CommandGroup, config_option, output_option
+from xbus.admin.output import CAUSE, Output, Row, counted, facts, moment, name_column
+from xbus.admin.program import ROW_ID, CommandGroup
+from xbus.admin.signatures import CommandBus, argument, command, option, shown
 from xbus.emitter.flushing import flush_outbox
 from xbus.emitter.outbox import Outbox, OutboxStatus, QueuedEnvelope
 from xbus.errors import Refused
 
-file_argument = click.argument("path", type=click.Path(path_type=Path), metavar="FILE")
-places_argument = click.argument("places", nargs=-1, type=click.IntRange(1, 2**63 - 1), metavar="[PLACE]...")
+FILE = argument(metavar="FILE")
+PLACES = argument(ROW_ID, metavar="[PLACE]...")
 
 
 @click.group(cls=CommandGroup)
@@ -25,14 +26,12 @@ def outbox() -> None:
     """Manage an emitter's outbox: the file that keeps its envelopes while the bus is away."""
 
 
-@outbox.command()
-@file_argument
-@output_option()
-def status(path: Path, output: Output) -> None:
+@command(outbox)
+def status(path: Path = FILE, output: Output = shown()) -> None:
     """Show the waiting and the refused envelopes of FILE, and the obstacle, if any."""
     with _opened(path) as box:
         found = box.status()
-    click.echo(one_json(of_outbox(found)) if output.as_json else "\n".join(_told(found, output)))
+    output.detail(of_outbox(found), _told(found, output))
 
 
 def _told(found: OutboxStatus, output: Output) -> Iterator[str]:
@@ -65,19 +64,15 @@ def _row(refused: QueuedEnvelope, output: Output) -> Row:
     }
 
 
-@outbox.command()
-@file_argument
-@config_option
-@login_option("The emitter's login")
-@password_file_option
-@click.option("--url", help="The front's address; by default that of the configuration file.")
-@timeout_option
+@command(outbox)
 def flush(
-    path: Path, config_path: Path | None, login: str | None, password_file: Path | None, url: str | None, timeout: float
+    bus: CommandBus,
+    path: Path = FILE,
+    way: CommandLogin = way_to("front", "The emitter's login"),
+    timeout: float = TIMEOUT,
 ) -> None:
     """Send all waiting envelopes of FILE, in order; set refused ones aside."""
-    address = broker_address("front", url, config_path)
-    flushed = flush_outbox(path, address, *login_and_password(login, password_file, address), timeout)
+    flushed = flush_outbox(path, way.address, *way.login_and_password(), timeout)
     click.echo(f"{counted(flushed.sent, 'envelope')} sent.")
     if flushed.refused:
         raise Refused(
@@ -86,20 +81,19 @@ def flush(
         )
 
 
-@outbox.command()
-@file_argument
-@places_argument
-def retry(path: Path, places: tuple[int, ...]) -> None:
+@command(outbox)
+def retry(path: Path = FILE, places: tuple[int, ...] = PLACES) -> None:
     """Put refused envelopes back in line, at their old place: those at the PLACEs, or all."""
     with _opened(path) as box:
         click.echo(f"{counted(box.retry(places), 'envelope')} put back.")
 
 
-@outbox.command()
-@file_argument
-@places_argument
-@click.option("--all", "everything", is_flag=True, help="Remove all refused envelopes.")
-def drop(path: Path, places: tuple[int, ...], everything: bool) -> None:
+@command(outbox)
+def drop(
+    path: Path = FILE,
+    places: tuple[int, ...] = PLACES,
+    everything: bool = option("Remove all refused envelopes.", None, "--all"),
+) -> None:
     """Remove refused envelopes for good: those at the PLACEs."""
     if everything == bool(places):
         raise click.UsageError("Name the places of what to drop, or give --all.")

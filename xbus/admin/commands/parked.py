@@ -1,35 +1,26 @@
 """``xbus parked`` shows parked envelopes, items and batches, and carries out what a person decides about them."""
 
-from collections.abc import Callable, Iterator
+from abc import ABC
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
 from xbus.admin.arguments import READER, ROLE, SERVICE, SUBSCRIPTION, TYPE
 from xbus.admin.objects import of_parked_batch, of_parked_part
-from xbus.admin.output import CAUSE, Column, Output, counted, facts, name_column, one_json
+from xbus.admin.output import CAUSE, Column, Output, counted, escaped, facts, name_column
 from xbus.admin.program import (
-    Command,
     CommandGroup,
     EnvelopeId,
-    config_option,
-    confirm,
-    database_url,
-    json_option,
-    limit_option,
-    output_option,
-    reason_option,
-    secrets_option,
+    digits,
 )
-from xbus.admin.progress import watch_option
 from xbus.admin.repair.moves import (
     CorrectionTarget,
-    Reach,
+    Standing,
     check_size,
     corrected_sentence,
-    decision_of,
     find_meant,
     find_place,
     find_target,
@@ -47,35 +38,49 @@ from xbus.admin.repair.moves import drop as drop_parked
 from xbus.admin.repair.moves import resume as resume_parked
 from xbus.admin.repair.payload import Kind, Payload
 from xbus.admin.repair.view import view
+from xbus.admin.signatures import (
+    LIMIT,
+    OPTIONAL_REASON,
+    REASON,
+    SHOW_SECRETS,
+    YES,
+    BusAction,
+    CommandBus,
+    argument,
+    carry_out,
+    command,
+    command_of,
+    confirm,
+    option,
+    shown,
+)
 from xbus.broker.journal.audit import RepairDecision
-from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
+from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
+from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.parked import (
+    ParkedBatch,
     drop_batch,
     find_parked_batch,
     list_parked_batches,
     read_parked_events,
     resume_batch,
 )
-from xbus.clock import SystemClock
-from xbus.config import load
 from xbus.ending import REFUSED
 from xbus.errors import Refused
 from xbus.ids import Ids
 
 MORE = "There may be more: give a larger --limit, or narrow the list"
 
-envelope_argument = click.argument("envelope_id", type=EnvelopeId(), metavar="ENVELOPE")
-event_option = click.option("--event", metavar="NUMBER|ID", help="The event, if the envelope has several.")
-item_option = click.option(
-    "--item", type=click.IntRange(0), metavar="INDEX", help="Only this item, counted from 0, that is parked alone."
-)
+ENVELOPE = argument(EnvelopeId(), metavar="ENVELOPE")
+EVENT = option("The event, if the envelope has several.", longest=64, metavar="NUMBER|ID")
+MOST_LETTERS = 64 * 1024 * 1024
+"""Characters of a new item. The front bounds items below that."""
 
-
-def role_option(explained: str) -> Callable[[Command], Command]:
-    """Add ``--role``."""
-    return click.option("--role", type=ROLE, metavar="LOGIN", help=explained)
+NEW_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.group(cls=CommandGroup)
@@ -83,29 +88,19 @@ def parked() -> None:
     """Show and repair what recipients refused for good: resume, correct, drop."""
 
 
-@parked.command("list")
-@config_option
-@click.option("--role", type=ROLE, metavar="LOGIN", help="Only envelopes and items parked for this role.")
-@click.option("--type", "event_type", type=TYPE, metavar="NAME", help="Only envelopes with events of this type.")
-@click.option(
-    "--service", type=SERVICE, metavar="NAME", help="Only envelopes and items parked for roles of this service."
-)
-@click.option("--code", metavar="CODE", help="Only envelopes and items parked with this code.")
-@limit_option
-@watch_option
-@output_option("envelope and role")
+@command(parked)
 def list_(
-    config_path: Path | None,
-    role: str | None,
-    event_type: str | None,
-    service: str | None,
-    code: str | None,
-    limit: int,
-    output: Output,
+    bus: CommandBus,
+    role: str | None = option("Only envelopes and items parked for this role.", ROLE),
+    event_type: str | None = option("Only envelopes with events of this type.", TYPE, "--type"),
+    service: str | None = option("Only envelopes and items parked for roles of this service.", SERVICE),
+    code: str | None = option("Only envelopes and items parked with this code.", metavar="CODE"),
+    limit: int = LIMIT,
+    output: Output = shown("envelope and role", watch=True),
 ) -> None:
     """Show parked envelopes, and items that were parked alone, the newest first."""
     filters = Filters(role=role, service=service, event_type=event_type, code=code)
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         found = list_parked(connection, filters, limit)
         batches = list_parked_batches(connection, limit=limit)
         ids = {} if output.as_json or output.is_wide else shorten(connection, [each.envelope_id for each in found])
@@ -132,31 +127,17 @@ def _what(summary: ParkedSummary) -> str:
     return types if summary.parked_items is None else f"{counted(summary.parked_items)} of {types}"
 
 
-@parked.command()
-@config_option
-@envelope_argument
-@role_option("Only for this role.")
-@event_option
-@click.option("--item", type=click.IntRange(0), metavar="INDEX", help="This item, counted from 0.")
-@click.option("--items", "span", metavar="FROM:TO", help="These items, the last one included.")
-@click.option(
-    "--raw",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the bytes of --item there, as the role would get them.",
-)
-@secrets_option
-@output_option()
+@command(parked)
 def show(
-    config_path: Path | None,
-    envelope_id: str,
-    role: str | None,
-    event: str | None,
-    item: int | None,
-    span: str | None,
-    raw: Path | None,
-    show_secrets: bool,
-    output: Output,
+    bus: CommandBus,
+    envelope_id: str = ENVELOPE,
+    role: str | None = option("Only for this role.", ROLE),
+    event: str | None = EVENT,
+    item: int | None = option("This item, counted from 0.", click.IntRange(0), metavar="INDEX"),
+    span: str | None = option("These items, the last one included.", None, "--items", metavar="FROM:TO"),
+    raw: Path | None = option("Write the bytes of --item there, as the role would get them.", NEW_FILE),
+    show_secrets: bool = SHOW_SECRETS,
+    output: Output = shown(),
 ) -> None:
     """Show the roles and causes of a parked envelope, and its items: first those that failures name.
 
@@ -167,14 +148,14 @@ def show(
     if item is not None and span is not None:
         raise click.UsageError("give --item or --items, not both")
     wanted = _span(span) if item is None else (item, item)
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         named = resolve_envelope(connection, envelope_id)
         if raw is not None and item is not None:
             place = find_place(connection, named, role, event, item)
             _write(raw, present_item(connection, place))
             return
         found = view(connection, named, role, event, wanted, show_secrets=show_secrets)
-    click.echo(one_json(found.plain()) if output.as_json else "\n".join(found.lines(output)))
+    output.detail(found.plain(), found.lines(output))
 
 
 def _span(text: str | None) -> tuple[int, int] | None:
@@ -196,32 +177,70 @@ def _write(path: Path, data: bytes) -> None:
     click.echo(f"{len(data)} bytes are in {path}.")
 
 
-@parked.command()
-@config_option
-@click.argument("envelope_ids", nargs=-1, type=EnvelopeId(), metavar="[ENVELOPE]...")
-@role_option("Only for this role.")
-@event_option
-@item_option
-@click.option("--all", "all_", is_flag=True, help="Everything that is parked and matches the options; asks first.")
-@click.option("--code", metavar="CODE", help="With --all: only envelopes and items parked with this code.")
-@click.option(
-    "--type", "event_type", type=TYPE, metavar="NAME", help="With --all: only envelopes with events of this type."
-)
-@click.option("--service", type=SERVICE, metavar="NAME", help="With --all: only for roles of this service.")
-@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
-@click.option("--yes", is_flag=True, help="Don't ask.")
+class ParkedAction(BusAction, ABC):
+    """The parked parts that an action is about."""
+
+    right = Right.OPERATOR
+
+    envelope_id: Sequence[str] = argument(EnvelopeId(), required=True, longest=64, metavar="ENVELOPE...")
+    role: str | None = option("Only for this role.", ROLE, longest=255)
+    event: str | None = EVENT
+    item: int | None = option(
+        "Only this item, counted from 0, that is parked alone.", click.IntRange(0), metavar="INDEX"
+    )
+
+    def check(self) -> None:
+        if self.item is not None and len(self.envelope_id) != 1:
+            raise ValueError("an item is one of one envelope")
+        if self.event is not None and self.item is None:
+            raise ValueError("an event goes with an item: an envelope is resumed or dropped as a whole")
+
+    def find(self, connection: Connection) -> list[tuple[Past, Parked]]:
+        """Find them.
+
+        Raises:
+            Refused: one of the envelopes is not parked (``not_parked``).
+        """
+        found = []
+        for envelope_id in dict.fromkeys(resolve_envelope(connection, digits(each)) for each in self.envelope_id):
+            past, parts = find_meant(connection, envelope_id, self.role, self.event, self.item)
+            found += [(past, parked) for parked in parts]
+        return found
+
+
+class ResumeParked(ParkedAction):
+    """Deliver parked envelopes or items again, and count their attempts anew: all that are named, or none."""
+
+    path = "parked/resume"
+    title = "Resume"
+    words = "parked resume"
+
+    reason: str = OPTIONAL_REASON
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        return (f"{parked.role} gets {parts_of(parked)} again." for _, parked in bus.read(self.find))
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        ids = Ids(bus.clock)
+        with bus.writing() as connection:
+            decision = bus.decision(self.reason)
+            done = [resume_parked(connection, past, parked, decision, ids) for past, parked in self.find(connection)]
+        return (sentence for each in done for sentence in resumed_sentences(each))
+
+
+@command(parked)
 def resume(
-    config_path: Path | None,
-    envelope_ids: tuple[str, ...],
-    role: str | None,
-    event: str | None,
-    item: int | None,
-    all_: bool,
-    code: str | None,
-    event_type: str | None,
-    service: str | None,
-    reason: str,
-    yes: bool,
+    bus: CommandBus,
+    envelope_ids: tuple[str, ...] = argument(EnvelopeId(), metavar="[ENVELOPE]..."),
+    role: str | None = ResumeParked.role,
+    event: str | None = ResumeParked.event,
+    item: int | None = ResumeParked.item,
+    all_: bool = option("Everything that is parked and matches the options; asks first."),
+    code: str | None = option("With --all: only envelopes and items parked with this code.", metavar="CODE"),
+    event_type: str | None = option("With --all: only envelopes with events of this type.", TYPE, "--type"),
+    service: str | None = option("With --all: only for roles of this service.", SERVICE),
+    reason: str = OPTIONAL_REASON,
+    yes: bool = YES,
 ) -> None:
     """Deliver parked envelopes or items again, and count their attempts anew.
 
@@ -231,35 +250,22 @@ def resume(
         raise click.UsageError("name envelopes, or give --all")
     if not all_ and (code, event_type, service) != (None, None, None):
         raise click.UsageError("--code, --type and --service go with --all")
-    if item is not None and len(envelope_ids) != 1:
-        raise click.UsageError("--item is one of one envelope")
-    _check_event(event, item)
-    url = database_url(config_path)
-    decision = decision_of(SystemClock(), reason)
     if all_:
         filters = Filters(role=role, service=service, event_type=event_type, code=code)
-        _resume_all(url, filters, decision, yes)
+        _resume_all(bus, filters, bus.decision(reason), yes)
         return
-    ids = Ids(SystemClock())
-    with writing(url) as connection:
-        resumed = []
-        for envelope_id in dict.fromkeys(resolve_envelope(connection, each) for each in envelope_ids):
-            past, found = find_meant(connection, envelope_id, role, event, item)
-            resumed += [resume_parked(connection, past, parked, decision, ids) for parked in found]
-    for each in resumed:
-        click.echo("\n".join(resumed_sentences(each)))
+    carry_out(bus, ResumeParked, envelope_id=envelope_ids, role=role, event=event, item=item, reason=reason)
 
 
-def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool) -> None:
-    with reading(url) as connection:
-        newest = list_parked(connection, filters, 1)
+def _resume_all(bus: CommandBus, filters: Filters, decision: RepairDecision, yes: bool) -> None:
+    newest = bus.read(lambda connection: list_parked(connection, filters, 1))
     if not newest:
         click.echo("Nothing parked matches the options.")
         return
     confirm("Resume everything parked that matches the options?", unless=yes)
     # What is parked again from now on is not resumed once more.
     filters = replace(filters, until=newest[0].since)
-    done = resume_all(url, filters, decision, Ids(SystemClock()))
+    done = resume_all(bus.url, filters, decision, Ids(bus.clock))
     click.echo(f"Resumed: envelopes: {done.envelopes:,}, items that were parked alone: {done.items:,}.")
     for refusal in done.refusals:
         click.echo(f"xbus: {refusal}", err=True)
@@ -267,71 +273,133 @@ def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool)
         click.get_current_context().exit(REFUSED)
 
 
-@parked.command()
-@config_option
-@click.argument("envelope_ids", nargs=-1, required=True, type=EnvelopeId(), metavar="ENVELOPE...")
-@role_option("Only for this role.")
-@event_option
-@item_option
-@reason_option
-@click.option("--yes", is_flag=True, help="Don't ask.")
-def drop(
-    config_path: Path | None,
-    envelope_ids: tuple[str, ...],
-    role: str | None,
-    event: str | None,
-    item: int | None,
-    reason: str,
-    yes: bool,
-) -> None:
+class DropParked(ParkedAction):
     """Drop everything parked of envelopes for good: their roles go without it. It drops all named ones or none."""
-    if item is not None and len(envelope_ids) != 1:
-        raise click.UsageError("--item is one of one envelope")
-    _check_event(event, item)
-    url = database_url(config_path)
-    with reading(url) as connection:
-        named = dict.fromkeys(resolve_envelope(connection, each) for each in envelope_ids)
-        found = [parked for each in named for parked in find_meant(connection, each, role, event, item)[1]]
-    for parked in found:
-        click.echo(f"{parked.role} goes without {parts_of(parked)}")
-    confirm("Drop that for good?", unless=yes)
-    decision = decision_of(SystemClock(), reason)
-    with writing(url) as connection:
-        # As it was shown: parts that were parked since then stay.
-        for parked in found:
-            drop_parked(connection, parked, decision)
-    click.echo("Dropped.")
+
+    path = "parked/drop"
+    title = "Drop for good"
+    words = "parked drop"
+    question = "Drop that for good?"
+    is_final = True
+
+    reason: str = REASON
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._shown: Sequence[Parked] | None = None
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        return (f"{parked.role} goes without {parts_of(parked)}, for good." for _, parked in bus.read(self.find))
+
+    def plan(self, bus: CommandBus) -> Iterator[str]:
+        self._shown = [parked for _, parked in bus.read(self.find)]
+        return (f"{parked.role} goes without {parts_of(parked)}" for parked in self._shown)
+
+    def answer(self, done: Sequence[str]) -> Iterable[str]:
+        return ["Dropped."]
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            decision = bus.decision(self.reason)
+            # As it was shown: parts that were parked since then stay.
+            found = [parked for _, parked in self.find(connection)] if self._shown is None else self._shown
+            for parked in found:
+                drop_parked(connection, parked, decision)
+        return (f"{parked.role} goes without {parts_of(parked)}." for parked in found)
 
 
-def _check_event(event: str | None, item: int | None) -> None:
-    if event is not None and item is None:
-        raise click.UsageError("--event goes with --item: an envelope is resumed or dropped as a whole")
+command_of(DropParked, parked)
 
 
-@parked.command()
-@config_option
-@envelope_argument
-@event_option
-@click.option("--item", type=click.IntRange(0), required=True, metavar="INDEX", help="The item, counted from 0.")
-@click.option("--value", metavar="JSON", help="The new value, packed as the item was: as msgpack or as JSON.")
-@click.option("--file", type=click.File("rb"), help="A file with the new bytes.")
-@click.option("--edit", is_flag=True, help="Change it in your editor.")
-@click.option("--as-sent", is_flag=True, help="Take corrections back: roles get the item as its emitter sent it.")
-@role_option("Only for this role, for which it is parked; by default for all roles that lack it and all later ones.")
-@reason_option
-@click.option("--resume", "resumes", is_flag=True, help="Resume it at once, for all roles for which it is parked.")
+class CorrectItem(BusAction):
+    """Replace an item for all roles that lack it, or for one role for which it is parked.
+
+    The value is JSON, and is packed as the item was; where the item is a text, it is the new text.
+    """
+
+    path = "parked/correct"
+    title = "Correct"
+    words = "parked correct"
+    right = Right.OPERATOR
+
+    envelope_id: str = argument(EnvelopeId(), longest=64, metavar="ENVELOPE")
+    event: str | None = EVENT
+    item: int = option("The item, counted from 0.", click.IntRange(0), required=True, metavar="INDEX")
+    value: str = option(
+        "The new item: as JSON, or as the text that it is.",
+        required=True,
+        title="Value",
+        asked="text",
+        longest=MOST_LETTERS,
+    )
+    role: str | None = option(
+        "Only for this role, for which it is parked; by default for all roles that lack it and all later ones.",
+        ROLE,
+        longest=255,
+    )
+    reason: str = REASON
+    resume: bool = option("Resume it at once, for all roles for which it is parked.", title="Resume it at once")
+
+    def find(self, connection: Connection) -> tuple[CorrectionTarget, Standing]:
+        """Find the item, and its present form."""
+        wanted = resolve_envelope(connection, digits(self.envelope_id))
+        target = find_target(connection, wanted, self.role, self.event, self.item)
+        return target, read_standing(connection, target)
+
+    def typed(self, bus: CommandBus) -> Mapping[str, str]:
+        target, standing = bus.read(self.find)
+        payload = standing.payload(target.role_id)
+        value = payload.editable()
+        # Marks of direction would show the value otherwise than it is.
+        return {"value": value if payload.kind is Kind.TEXT else escaped(value)}
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        with bus.reading() as connection:
+            target, _ = self.find(connection)
+            reach = read_reach(connection, target)
+        yield corrected_sentence(target, done=False)
+        yield from reach_sentences(target, reach)
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        target, standing = bus.read(self.find)
+        return self.correct(bus, standing, standing.payload(target.role_id).rewritten(self.value))
+
+    def correct(self, bus: CommandBus, standing: Standing, after: bytes) -> Iterator[str]:
+        """Put bytes in the place of the item.
+
+        Args:
+            standing: the item as the person saw it.
+
+        Raises:
+            Refused: somebody has corrected it meanwhile, or the bytes are too many.
+        """
+        check_size(after, bus.config.front.max_item_bytes)
+        decision, ids = bus.decision(self.reason), Ids(bus.clock)
+        with bus.writing() as connection:
+            target, _ = self.find(connection)
+            reach = read_reach(connection, target)
+            correct_item(connection, target, standing, after, decision)
+            resumed = [resume_place(connection, place, decision, ids) for place in target.places if self.resume]
+        yield corrected_sentence(target, done=True)
+        yield from reach_sentences(target, reach)
+        yield from (sentence for each in resumed for sentence in resumed_sentences(each))
+        if target.places and not self.resume:
+            yield f"Next: xbus parked resume {target.past.envelope_id}"
+
+
+@command(parked)
 def correct(
-    config_path: Path | None,
-    envelope_id: str,
-    event: str | None,
-    item: int,
-    value: str | None,
-    file: BinaryIO | None,
-    edit: bool,
-    as_sent: bool,
-    role: str | None,
-    reason: str,
-    resumes: bool,
+    bus: CommandBus,
+    envelope_id: str = CorrectItem.envelope_id,
+    event: str | None = CorrectItem.event,
+    item: int = CorrectItem.item,
+    value: str | None = option("The new value, packed as the item was: as msgpack or as JSON.", metavar="JSON"),
+    file: BinaryIO | None = option("A file with the new bytes."),
+    edit: bool = option("Change it in your editor."),
+    as_sent: bool = option("Take corrections back: roles get the item as its emitter sent it."),
+    role: str | None = CorrectItem.role,
+    reason: str = CorrectItem.reason,
+    resume: bool = CorrectItem.resume,
 ) -> None:
     """Replace an item for all roles that lack it, or for one role.
 
@@ -342,30 +410,10 @@ def correct(
     """
     if [value is not None, file is not None, edit, as_sent].count(True) != 1:
         raise click.UsageError("give one of --value, --file, --edit and --as-sent")
-    url = database_url(config_path)
-    with reading(url) as connection:
-        wanted = resolve_envelope(connection, envelope_id)
-        target = find_target(connection, wanted, role, event, item)
-        found = read_standing(connection, target)
+    act = CorrectItem(envelope_id=envelope_id, event=event, item=item, role=role, reason=reason, resume=resume)
+    target, found = bus.read(act.find)
     after = found.sent if as_sent else _after(found.payload(target.role_id), value, file)
-    check_size(after, load(config_path).front.max_item_bytes)
-    decision = decision_of(SystemClock(), reason)
-    with writing(url) as connection:
-        target = find_target(connection, wanted, role, event, item)
-        reach = read_reach(connection, target)
-        correct_item(connection, target, found, after, decision)
-        ids = Ids(SystemClock())
-        resumed = [resume_place(connection, place, decision, ids) for place in target.places] if resumes else []
-    click.echo("\n".join(_lines(target, reach)))
-    for each in resumed:
-        click.echo("\n".join(resumed_sentences(each)))
-    if target.places and not resumes:
-        click.echo(f"Next: xbus parked resume {wanted}")
-
-
-def _lines(target: CorrectionTarget, reach: Reach) -> Iterator[str]:
-    yield corrected_sentence(target, done=True)
-    yield from reach_sentences(target, reach)
+    click.echo("\n".join(act.correct(bus, found, after)))
 
 
 def _after(present: Payload, value: str | None, file: BinaryIO | None) -> bytes:
@@ -386,8 +434,6 @@ def _edited(payload: Payload) -> bytes:
 SHORT_ID = 12
 """Characters of an id in a list, its prefix with them: enough digits that two of them rarely begin alike."""
 
-batches_argument = click.argument("batches", nargs=-1, required=True, metavar="BATCH...")
-
 
 @parked.group(cls=CommandGroup)
 def batch() -> None:
@@ -397,19 +443,16 @@ def batch() -> None:
     """
 
 
-@batch.command("list")
-@config_option
-@click.option("--subscription", type=SUBSCRIPTION, metavar="NAME", help="Only those of this subscription.")
-@click.option("--reader", type=READER, metavar="NAME", help="Only those of this reader.")
-@limit_option
-@watch_option
-@output_option("batch")
+@command(batch, "list")
 def list_batches(
-    config_path: Path | None, subscription: str | None, reader: str | None, limit: int, output: Output
+    bus: CommandBus,
+    subscription: str | None = option("Only those of this subscription.", SUBSCRIPTION),
+    reader: str | None = option("Only those of this reader.", READER),
+    limit: int = LIMIT,
+    output: Output = shown("batch", watch=True),
 ) -> None:
     """Show parked batches, the newest first."""
-    with reading(database_url(config_path)) as connection:
-        found = list_parked_batches(connection, subscription, limit, reader=reader)
+    found = bus.read(lambda connection: list_parked_batches(connection, subscription, limit, reader=reader))
     rows = [
         {
             "SINCE": output.when(each.since),
@@ -424,18 +467,12 @@ def list_batches(
     output.listing(map(of_parked_batch, found), rows, "No batch is parked.", MORE if len(found) == limit else None)
 
 
-@batch.command("show")
-@config_option
-@click.argument("batch")
-@json_option()
-def show_batch(config_path: Path | None, batch: str, as_json: bool) -> None:
+@command(batch, "show")
+def show_batch(bus: CommandBus, batch: str = argument(), output: Output = shown(wide=False)) -> None:
     """Show a parked batch: why it is parked, and the envelopes in it."""
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         found = find_parked_batch(connection, batch)
         events = read_parked_events(connection, found)
-    if as_json:
-        click.echo(one_json({**of_parked_batch(found), "envelope_ids": [event.envelope_id for event in events]}))
-        return
     told = {
         "batch": found.id,
         "subscription": found.subscription,
@@ -446,36 +483,73 @@ def show_batch(config_path: Path | None, batch: str, as_json: bool) -> None:
         "places": f"{found.range.batch_begin} to {found.range.batch_end}",
     }
     lines = [*facts(told), *(f"event of {event.type_name} in envelope {event.envelope_id}" for event in events)]
-    click.echo("\n".join(lines))
+    output.detail({**of_parked_batch(found), "envelope_ids": [event.envelope_id for event in events]}, lines)
 
 
-@batch.command("resume")
-@config_option
-@batches_argument
-@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
-def resume_batches(config_path: Path | None, batches: tuple[str, ...], reason: str) -> None:
+class BatchAction(BusAction, ABC):
+    """The parked batches that an action is about, by their ids, or the beginnings of some."""
+
+    right = Right.OPERATOR
+
+    batch: Sequence[str] = argument(required=True, longest=255, metavar="BATCH...")
+
+    def find(self, connection: Connection) -> list[ParkedBatch]:
+        """Find them.
+
+        Raises:
+            Refused: one of them is not parked (``batch_not_parked``), or several begin so (``ambiguous_id``).
+        """
+        found = [find_parked_batch(connection, each) for each in self.batch]
+        return [*{each.id: each for each in found}.values()]
+
+
+class ResumeBatches(BatchAction):
     """Have parked batches handed out again, and count their attempts anew. It resumes all named ones or none."""
-    with writing(database_url(config_path)) as connection:
-        found = [find_parked_batch(connection, each) for each in dict.fromkeys(batches)]
-        for each in found:
-            resume_batch(connection, each, decision_of(SystemClock(), reason))
-    for each in found:
-        click.echo(f"{each.whose} gets {each.id} again.")
+
+    path = "batches/resume"
+    title = "Resume"
+    words = "parked batch resume"
+
+    reason: str = OPTIONAL_REASON
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        return (f"{each.whose} gets {each.id} again." for each in bus.read(self.find))
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            found = self.find(connection)
+            for each in found:
+                resume_batch(connection, each, bus.decision(self.reason))
+        return (f"{each.whose} gets {each.id} again." for each in found)
 
 
-@batch.command("drop")
-@config_option
-@batches_argument
-@reason_option
-@click.option("--yes", is_flag=True, help="Don't ask.")
-def drop_batches(config_path: Path | None, batches: tuple[str, ...], reason: str, yes: bool) -> None:
+class DropBatches(BatchAction):
     """Drop parked batches for good: their readers go without them. It drops all named ones or none."""
-    with reading(database_url(config_path)) as connection:
-        found = [find_parked_batch(connection, each) for each in dict.fromkeys(batches)]
-    for each in found:
-        click.echo(f"{each.whose} goes without {each.id}")
-    confirm("Drop that for good?", unless=yes)
-    with writing(database_url(config_path)) as connection:
-        for each in found:
-            drop_batch(connection, each, decision_of(SystemClock(), reason))
-    click.echo("Dropped.")
+
+    path = "batches/drop"
+    title = "Drop for good"
+    words = "parked batch drop"
+    question = "Drop that for good?"
+    is_final = True
+
+    reason: str = REASON
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        return (f"{each.whose} goes without {each.id}, for good." for each in bus.read(self.find))
+
+    def plan(self, bus: CommandBus) -> Iterator[str]:
+        return (f"{each.whose} goes without {each.id}" for each in bus.read(self.find))
+
+    def answer(self, done: Sequence[str]) -> Iterable[str]:
+        return ["Dropped."]
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            found = self.find(connection)
+            for each in found:
+                drop_batch(connection, each, bus.decision(self.reason))
+        return (f"{each.whose} goes without {each.id}." for each in found)
+
+
+command_of(ResumeBatches, batch)
+command_of(DropBatches, batch)

@@ -2,42 +2,65 @@
 
 import shlex
 import time
+from abc import ABC
+from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 import click
 
 from xbus.admin.arguments import OF_KIND, Duration, Until
-from xbus.admin.output import counted
-from xbus.admin.program import Careful, config_option, database_url, reason_option
+from xbus.admin.output import counted, moment
+from xbus.admin.program import Careful
 from xbus.admin.progress import tell
-from xbus.admin.repair.moves import decision_of
+from xbus.admin.signatures import (
+    OPTIONAL_REASON,
+    REASON,
+    BusAction,
+    CommandBus,
+    argument,
+    command,
+    command_of,
+    option,
+)
 from xbus.broker.journal.configuration import pausing
-from xbus.broker.journal.database.connection import connected, writing
+from xbus.broker.journal.database.connection import connected
 from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
+from xbus.broker.journal.people import Right
 from xbus.broker.journal.writes import PauseEntry, PauseKind
-from xbus.clock import SystemClock
-from xbus.ending import printable
 from xbus.errors import TimedOut
 
-kind_argument = click.argument("kind", type=click.Choice([kind.value for kind in PauseKind]), metavar="KIND")
-"""The kind of what is paused."""
-
-until_option = click.option(
-    "--until",
-    type=Until(),
+UNTIL = option(
+    "When the pause ends: so long from now, or at this moment, in UTC unless it says otherwise.",
+    Until(),
+    title="Until",
+    longest=64,
     metavar="2h|MOMENT",
-    help="When the pause ends: so long from now, or at this moment, in UTC unless it says otherwise.",
 )
 
+EFFECTS = {
+    PauseKind.ROLE: "Its recipients get nothing new. All that they are owed is kept.",
+    PauseKind.SERVICE: "No recipient of its roles gets anything new. All that they are owed is kept.",
+    PauseKind.TYPE: "New events of the type are refused as paused. What is open may be ended.",
+    PauseKind.EMITTER: "New envelopes of the emitter are refused as paused. What is open may be ended.",
+    PauseKind.BOT: "None of its runs begins. Its times count as missed. What runs goes on.",
+}
 
-@click.command(cls=Careful)
-@config_option
-@kind_argument
-@click.argument("name", type=OF_KIND)
-@reason_option
-@until_option
-def pause(config_path: Path | None, kind: str, name: str, reason: str, until: datetime | None) -> None:
+
+class SubjectAction(BusAction, ABC):
+    """An action on one thing that can be paused."""
+
+    right = Right.OPERATOR
+
+    kind: PauseKind = argument(metavar="KIND")
+    name: str = argument(OF_KIND)
+
+    @property
+    def subject(self) -> str:
+        """The thing in a sentence."""
+        return f"{self.kind.told} {self.name}"
+
+
+class Pause(SubjectAction):
     """Begin nothing new with a role, service, type or emitter, as KIND says.
 
     \b
@@ -46,42 +69,89 @@ def pause(config_path: Path | None, kind: str, name: str, reason: str, until: da
 
     Work under way goes on. The broker knows of it within two seconds, and after a restart.
     """
-    decision = decision_of(SystemClock(), reason)
-    with writing(database_url(config_path)) as connection:
-        paused = pausing.pause(connection, PauseKind(kind), name, decision, until)
-    click.echo(printable(f"The {paused.told}."))
-    click.echo(f"To resume it: xbus resume {kind} {shlex.quote(name)}")
+
+    path = "pause"
+    title = "Pause"
+    words = "pause"
+
+    reason: str = REASON
+    until: datetime | None = UNTIL
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        bus.read(lambda connection: pausing.find_subject(connection, self.kind, self.name))
+        yield f'Pause the {self.kind.told} "{self.name}".'
+        yield EFFECTS[self.kind]
+        yield "Work under way goes on. The broker knows of it within two seconds, and after a restart."
+
+    def begin(self, bus: CommandBus) -> PauseEntry:
+        """Note the pause."""
+        with bus.writing() as connection:
+            return pausing.pause(connection, self.kind, self.name, bus.decision(self.reason), self.until)
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        yield f"The {self.begin(bus).told}."
+        yield f"To resume it: {self.way_back}"
+
+    @property
+    def way_back(self) -> str:
+        """The command that resumes it."""
+        return f"xbus resume {self.kind} {shlex.quote(self.name)}"
 
 
-@click.command()
-@config_option
-@kind_argument
-@click.argument("name", type=OF_KIND)
-@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
-def resume(config_path: Path | None, kind: str, name: str, reason: str) -> None:
+class ResumePaused(SubjectAction):
     """Let a paused role, service, type or emitter go on, as KIND says.
 
     The broker knows of it within two seconds, and brings what waited.
     """
-    decision = decision_of(SystemClock(), reason)
-    with writing(database_url(config_path)) as connection:
-        pausing.resume(connection, PauseKind(kind), name, decision)
-    click.echo(f"The {PauseKind(kind).told} {name} is resumed.")
 
+    path = "resume"
+    title = "Resume"
+    words = "resume"
+
+    reason: str = OPTIONAL_REASON
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        paused = bus.read(lambda connection: pausing.find_pause(connection, self.kind, self.name))
+        yield f"The {paused.told}, since {moment(paused.since)}."
+        yield "Let it go on. The broker brings what waited."
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            pausing.resume(connection, self.kind, self.name, bus.decision(self.reason))
+        yield f"The {self.subject} is resumed."
+
+
+pause = command_of(Pause, kind=Careful)
+resume = command_of(ResumePaused)
 
 LOOK_SECONDS = 0.5
 """Seconds between looks at what is under way. Smaller ends the command sooner and costs reads."""
 
 
-@click.command(cls=Careful)
-@config_option
-@kind_argument
-@click.argument("name", type=OF_KIND)
-@reason_option
-@until_option
-@click.option("--timeout", type=Duration(), metavar="5min", help="Wait no longer than this; the pause stays.")
+class DrainAndPause(Pause):
+    """Pause a role, service, event type or emitter, and watch until what is under way has ended."""
+
+    path = "drain"
+    title = "DrainAndPause"
+    words = "drain"
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        yield from super().preview(bus)
+        yield "Its page shows what is still under way."
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        yield f"The {self.begin(bus).told}."
+        yield "Its page shows what is still under way, and tells when nothing is."
+
+
+@command(kind=Careful)
 def drain(
-    config_path: Path | None, kind: str, name: str, reason: str, until: datetime | None, timeout: float | None
+    bus: CommandBus,
+    kind: PauseKind = DrainAndPause.kind,
+    name: str = DrainAndPause.name,
+    reason: str = REASON,
+    until: datetime | None = DrainAndPause.until,
+    timeout: float | None = option("Wait no longer than this; the pause stays.", Duration(), metavar="5min"),
 ) -> None:
     """Pause a role, service, type or emitter, as KIND says, and wait until what is under way has ended.
 
@@ -94,20 +164,17 @@ def drain(
       0  nothing is under way, and nothing begins until it is resumed
       3  it was still under way after --timeout
     """
-    url = database_url(config_path)
-    decision = decision_of(SystemClock(), reason)
-    with writing(url) as connection:
-        paused = pausing.pause(connection, PauseKind(kind), name, decision, until)
+    asked = DrainAndPause(kind=kind, name=name, reason=reason, until=until)
+    paused = asked.begin(bus)
     tell(f"The {paused.told}.")
-    _wait(url, paused, timeout)
-    again = f"xbus resume {kind} {shlex.quote(name)}"
-    click.echo(f"Nothing of {paused.kind.told} {name} is under way any more. To resume it: {again}")
+    _wait(bus, paused, timeout)
+    click.echo(f"Nothing of {asked.subject} is under way any more. To resume it: {asked.way_back}")
 
 
-def _wait(url: str, paused: PauseEntry, timeout: float | None) -> None:
-    clock = SystemClock()
+def _wait(bus: CommandBus, paused: PauseEntry, timeout: float | None) -> None:
+    clock = bus.clock
     began, told = clock.monotonic(), ""
-    with connected(url) as connection:
+    with connected(bus.url) as connection:
         while True:
             with connection.begin():
                 found = read_under_way(connection, paused, clock.now())

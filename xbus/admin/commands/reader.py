@@ -1,8 +1,9 @@
 """``xbus reader`` shows how far readers are, and moves them."""
 
-from collections.abc import Sequence
+from abc import ABC
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
+from uuid import UUID
 
 import click
 
@@ -13,17 +14,22 @@ from xbus.admin.program import (
     ROW_ID,
     Careful,
     CommandGroup,
-    config_option,
-    confirm,
-    database_url,
-    limit_option,
-    output_option,
-    reason_option,
 )
-from xbus.admin.progress import watch_option
-from xbus.admin.repair.moves import decision_of
-from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.log.slices import parse_start, read_start
+from xbus.admin.signatures import (
+    LIMIT,
+    REASON,
+    UNSAID,
+    BusAction,
+    CommandBus,
+    argument,
+    command,
+    command_of,
+    option,
+    shown,
+)
+from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.log.slices import parse_start
+from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.people import RangeMove, find_reader
 from xbus.broker.journal.readers.status import (
@@ -34,10 +40,8 @@ from xbus.broker.journal.readers.status import (
     list_moves,
     list_readers,
 )
-from xbus.clock import SystemClock
 
-name_argument = click.argument("name", type=READER)
-yes_option = click.option("--yes", is_flag=True, help="Do it without asking.")
+NAME = argument(READER)
 
 
 @click.group(cls=CommandGroup)
@@ -45,32 +49,24 @@ def reader() -> None:
     """Show how far readers are, and move them."""
 
 
-@reader.command("list")
-@config_option
-@watch_option
-@output_option("reader")
-def list_(config_path: Path | None, output: Output) -> None:
+@command(reader)
+def list_(bus: CommandBus, output: Output = shown("reader", watch=True)) -> None:
     """Show each reader: where it is, and how far it lags behind.
 
     PLACE is that of the range that is furthest behind. LAG counts the events of its types from there on, OLDEST is the
     age of the first of them. SKIPPED counts envelopes that retention removed before the reader had read them.
     """
-    with reading(database_url(config_path)) as connection:
-        found = list_readers(connection)
+    found = bus.read(list_readers)
     output.listing(map(of_reader, found), (_row(each, output.now) for each in found), "No readers.")
 
 
-@reader.command()
-@config_option
-@name_argument
-@limit_option
-@output_option()
-def show(config_path: Path | None, name: str, limit: int, output: Output) -> None:
+@command(reader)
+def show(bus: CommandBus, name: str = NAME, limit: int = LIMIT, output: Output = shown()) -> None:
     """Show the ranges of a reader, who reads them, and the last moves of its places.
 
     BEHIND counts events of its types from the place of a range on, up to 10,000; other ranges read some of them.
     """
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         entry = find_reader(connection, name)
         (status,) = list_readers(connection, name)
         moves = list_moves(connection, entry.id, limit)
@@ -84,91 +80,166 @@ def show(config_path: Path | None, name: str, limit: int, output: Output) -> Non
         click.echo("\n".join(output.block("History", [_move_row(each, output) for each in moves])))
 
 
-@reader.command(cls=Careful)
-@config_option
-@name_argument
-@click.argument("place")
-@click.option("--range", "range_id", type=ROW_ID, metavar="RANGE", help="Move only this range.")
-@reason_option
-@click.option("--dry-run", is_flag=True, help="Show what would be moved, and move nothing.")
-@yes_option
-def move(
-    config_path: Path | None, name: str, place: str, range_id: int | None, reason: str, dry_run: bool, yes: bool
-) -> None:
+LOST = "Programs that read them now lose their batches: what they settle late is refused."
+
+
+class ReaderAction(BusAction, ABC):
+    """An action on a reader."""
+
+    right = Right.OPERATOR
+
+    name: str = argument(READER)
+
+
+class MoveReader(ReaderAction):
     """Have the reader NAME go on at PLACE: a position, a moment, head or oldest.
 
     Programs that read now lose their batches: what they settle late is refused, and they go on at the new place.
     """
-    url = database_url(config_path)
-    start = parse_start(place)
-    with reading(url) as connection:
-        entry = find_reader(connection, name)
-        target = read_start(connection, start)
-        (status,) = list_readers(connection, entry.name)
-    chosen = [each for each in status.ranges if range_id in (None, each.range.id)]
-    click.echo(f"{counted(len(chosen), 'range')} of {name} would go on at {target}:")
-    for each in chosen:
-        click.echo(f"  range {each.range.id} is at {each.range.place}")
-    if dry_run:
-        return
-    confirm(f"Move {name}?", unless=yes)
-    with writing(url) as connection:
-        _tell_moves(people.move(connection, name, start, decision_of(SystemClock(), reason), range_id))
+
+    path = "readers/move"
+    title = "Move"
+    words = "reader move"
+    question = "Move {name}?"
+    has_dry_run = True
+
+    place: str = argument(
+        title="Place", about="A position of the log, a date and time in UTC, oldest or head.", longest=64
+    )
+    range_id: int | None = option("Move only this range.", ROW_ID, "--range", metavar="RANGE")
+    reason: str = REASON
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        # Until the person has typed a place, the head stands for it.
+        moves = self._planned(bus, "head" if self.place == UNSAID else self.place)
+        if self.place == UNSAID:
+            yield f"{counted(len(moves), 'range')} of {self.name} go on at the place that you say."
+            yield from _some([f"Range {each.before.id} is at {each.before.place}." for each in moves])
+        else:
+            yield from _told(moves)
+        yield "A place before that has items read again; one behind it has items never read."
+        yield LOST
+
+    def plan(self, bus: CommandBus) -> Iterator[str]:
+        moves = self._planned(bus, self.place)
+        yield f"{counted(len(moves), 'range')} of {self.name} would go on at {moves[0].after.place}:"
+        yield from (f"  range {each.before.id} is at {each.before.place}" for each in moves)
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            start, decision = parse_start(self.place), bus.decision(self.reason)
+            moves = people.move(connection, self.name, start, decision, self.range_id)
+        return _told(moves)
+
+    def _planned(self, bus: CommandBus, place: str) -> Sequence[RangeMove]:
+        start = parse_start(place)
+        return bus.read(lambda connection: people.plan_move(connection, self.name, start, self.range_id))
 
 
-@reader.command(cls=Careful)
-@config_option
-@name_argument
-@click.option("--act", metavar="ACT", help="Undo this act of the history; the newest by default.")
-@reason_option
-@yes_option
-def undo(config_path: Path | None, name: str, act: str | None, reason: str, yes: bool) -> None:
+class UndoMove(ReaderAction):
     """Put the reader NAME back to where it stood before its last checkpoint or move that is not undone yet.
 
     The history of xbus reader show names the acts.
     """
-    url = database_url(config_path)
-    with reading(url) as connection:
-        find_reader(connection, name)
-        chosen = None if act is None else people.resolve_act(connection, name, act)
-    confirm(f"Have {name} read again what it has settled?", unless=yes)
-    with writing(url) as connection:
-        _tell_moves(people.undo(connection, name, decision_of(SystemClock(), reason), chosen))
+
+    path = "readers/undo"
+    title = "Undo"
+    words = "reader undo"
+    question = "Have {name} read again what it has settled?"
+
+    act: str | None = option("Undo this act of the history; the newest by default.", longest=36, metavar="ACT")
+    reason: str = REASON
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        _, moves = bus.read(lambda connection: people.plan_undo(connection, self.name, self._resolved(connection)))
+        yield from _told(moves)
+        yield LOST
+
+    def plan(self, bus: CommandBus) -> Iterator[str]:
+        with bus.reading() as connection:
+            find_reader(connection, self.name)
+            self._resolved(connection)
+        yield from ()
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            wanted = self._resolved(connection)
+            moves = people.undo(connection, self.name, bus.decision(self.reason), wanted)
+        return _told(moves)
+
+    def _resolved(self, connection: Connection) -> UUID | None:
+        return None if self.act is None else people.resolve_act(connection, self.name, self.act)
 
 
-@reader.command()
-@config_option
-@name_argument
-@click.argument("range_id", type=ROW_ID, metavar="RANGE")
-@reason_option
-def split(config_path: Path | None, name: str, range_id: int, reason: str) -> None:
+class SplitRange(ReaderAction):
     """Cut RANGE of the reader NAME into two halves, so that two programs can read them.
 
     Both begin where the range stands. A batch that is out is delivered again, in two parts.
     """
-    with writing(database_url(config_path)) as connection:
-        made = people.split(connection, name, range_id, decision_of(SystemClock(), reason))
-    click.echo(f"Range {range_id} is split into {made[0].id} and {made[1].id}.")
+
+    path = "readers/split"
+    title = "Split"
+    words = "reader split"
+
+    range_id: int = argument(ROW_ID, metavar="RANGE")
+    reason: str = REASON
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        parent = bus.read(lambda connection: people.plan_split(connection, self.name, self.range_id))
+        yield f"Cut range {parent.id} into two halves, which go on at {parent.place}."
+        if parent.handed_out:
+            yield "The batch that is out is delivered again, in two parts."
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            one, other = people.split(connection, self.name, self.range_id, bus.decision(self.reason))
+        yield f"Range {self.range_id} is split into {one.id} and {other.id}."
 
 
-@reader.command()
-@config_option
-@name_argument
-@click.argument("range_ids", type=ROW_ID, nargs=-1, required=True, metavar="RANGE...")
-@reason_option
-def merge(config_path: Path | None, name: str, range_ids: Sequence[int], reason: str) -> None:
+class MergeRanges(ReaderAction):
     """Make one range of neighbours of the reader NAME, so that one program reads them.
 
     Each part goes on where it stands. Batches that are out are delivered again, as one.
     """
-    with writing(database_url(config_path)) as connection:
-        (made,) = people.merge(connection, name, range_ids, decision_of(SystemClock(), reason))
-    click.echo(f"Ranges {', '.join(map(str, range_ids))} are merged into {made.id}.")
+
+    path = "readers/merge"
+    title = "Merge"
+    words = "reader merge"
+
+    range_ids: Sequence[int] = argument(ROW_ID, required=True, metavar="RANGE...")
+    reason: str = REASON
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        parents = bus.read(lambda connection: people.plan_merge(connection, self.name, self.range_ids))
+        yield f"Make one range of {', '.join(map(str, self.range_ids))}. Each part goes on where it stands."
+        if any(each.handed_out for each in parents):
+            yield "Batches that are out are delivered again, as one."
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            (made,) = people.merge(connection, self.name, self.range_ids, bus.decision(self.reason))
+        yield f"Ranges {', '.join(map(str, self.range_ids))} are merged into {made.id}."
 
 
-def _tell_moves(moves: Sequence[RangeMove]) -> None:
-    for each in moves:
-        click.echo(f"Range {each.before.id} goes on at {each.after.place}; it was at {each.before.place}.")
+command_of(MoveReader, reader, Careful)
+command_of(UndoMove, reader, Careful)
+command_of(SplitRange, reader)
+command_of(MergeRanges, reader)
+
+SHOWN_RANGES = 20
+"""Ranges that are named one by one. More make a page long."""
+
+
+def _told(moves: Sequence[RangeMove]) -> Iterator[str]:
+    return _some(
+        [f"Range {each.before.id} goes on at {each.after.place}; it was at {each.before.place}." for each in moves]
+    )
+
+
+def _some(sentences: Sequence[str]) -> Iterator[str]:
+    yield from sentences[:SHOWN_RANGES]
+    if len(sentences) > SHOWN_RANGES:
+        yield f"So do {len(sentences) - SHOWN_RANGES:,} more."
 
 
 def _row(status: ReaderStatus, now: datetime) -> Row:

@@ -20,7 +20,7 @@ from types import FrameType
 import click
 
 from xbus import logs
-from xbus.admin.address import back_option, broker_address, login_and_password, login_option, password_file_option
+from xbus.admin.address import CommandLogin, way_to
 from xbus.admin.arguments import ROLE
 from xbus.admin.bus_file.fields import MOST_INSTANCES
 from xbus.admin.objects import of_role, progress_of
@@ -28,20 +28,23 @@ from xbus.admin.output import STATE, Column, Output, Row, age, counted, name_col
 from xbus.admin.program import (
     CommandGroup,
     FiniteRange,
-    config_option,
-    confirm,
-    database_url,
-    output_option,
-    reason_option,
 )
-from xbus.admin.progress import watch_option
 from xbus.admin.repair.moves import told
+from xbus.admin.signatures import (
+    REASON,
+    BusAction,
+    CommandBus,
+    argument,
+    command,
+    command_of,
+    option,
+    shown,
+)
 from xbus.broker.journal.configuration import detaching
-from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
+from xbus.broker.journal.people import Right
 from xbus.broker.journal.writes import PresenceWork
-from xbus.clock import SystemClock
-from xbus.config import load, load_or_default
+from xbus.config import load_or_default
 from xbus.errors import ConfigurationError
 from xbus.recipient import Recipient, run
 from xbus.recipient.running import ServeOptions
@@ -180,47 +183,31 @@ def recipient() -> None:
     """Run workers and consumers, and show their state."""
 
 
-@recipient.command("run")
-@config_option
-@click.argument("name", metavar="MODULE:CLASS")
-@login_option("The role's login")
-@password_file_option
-@back_option
-@click.option(
-    "--bind",
-    metavar="URL",
-    help="Listen for the broker at this address; * takes any port. By default no port is opened: the broker calls over"
-    " the connection that this program makes.",
-)
-@click.option(
-    "--advertise",
-    metavar="URL",
-    help="With --bind: the address that the broker calls, if it differs; {port} is the port taken.",
-)
-@click.option(
-    "--start-timeout",
-    type=FiniteRange(0),
-    metavar="SECONDS",
-    help="For how long to repeat on_start while it fails, before this ends with 3; by default for ever.",
-)
-@click.option(
-    "--instances",
-    type=click.IntRange(1, MOST_INSTANCES),
-    default=1,
-    show_default=True,
-    metavar="NUMBER",
-    help="So many processes, which share the envelopes of the role; it needs as many instances in the bus file.",
-)
+@command(recipient)
 def run_(
-    config_path: Path | None,
-    name: str,
-    login: str | None,
-    password_file: Path | None,
-    back_url: str | None,
-    bind: str | None,
-    advertise: str | None,
-    start_timeout: float | None,
-    instances: int,
+    bus: CommandBus,
+    name: str = argument(metavar="MODULE:CLASS"),
+    way: CommandLogin = way_to("back", "The role's login"),
+    bind: str | None = option(
+        "Listen for the broker at this address; * takes any port. By default no port is opened: the broker calls over"
+        " the connection that this program makes.",
+        metavar="URL",
+    ),
+    advertise: str | None = option(
+        "With --bind: the address that the broker calls, if it differs; {port} is the port taken.", metavar="URL"
+    ),
+    start_timeout: float | None = option(
+        "For how long to repeat on_start while it fails, before this ends with 3; by default for ever.",
+        FiniteRange(0),
+        metavar="SECONDS",
+    ),
+    instances: int = option(
+        "So many processes, which share the envelopes of the role; it needs as many instances in the bus file.",
+        click.IntRange(1, MOST_INSTANCES),
+        default=1,
+        show_default=True,
+        metavar="NUMBER",
+    ),
 ) -> None:
     """Run a subclass of Worker or Consumer until SIGTERM or SIGINT.
 
@@ -228,9 +215,9 @@ def run_(
     error.
     """
     kind = load_recipient(name)
-    address = broker_address("back", back_url, config_path)
-    logs.set_up(load_or_default(config_path).logging)
-    login, password = login_and_password(login, password_file, address)
+    address = way.address
+    logs.set_up(load_or_default(bus.path).logging)
+    login, password = way.login_and_password()
     options: ServeOptions = {}
     if bind is not None:
         options["bind"] = bind
@@ -242,14 +229,11 @@ def run_(
         run(kind, address, login, password, **options)
         return
     check_addresses(options)
-    run_instances(Instance(name, address, login, password, options, config_path), instances)
+    run_instances(Instance(name, address, login, password, options, bus.path), instances)
 
 
-@recipient.command("list")
-@config_option
-@watch_option
-@output_option("role")
-def list_(config_path: Path | None, output: Output) -> None:
+@command(recipient)
+def list_(bus: CommandBus, output: Output = shown("role", watch=True)) -> None:
     """Show each role: its state, its current work, and how far it lags behind.
 
     A role that several programs may serve has a line for each of them below its own, with the address of the program.
@@ -258,43 +242,64 @@ def list_(config_path: Path | None, output: Output) -> None:
     held or retried. OLDEST is the age of the oldest of them. PARKED counts those that wait for a person. SEEN is the
     age of the last sign of life. The broker writes changes down every two seconds, and signs of life every ten.
     """
-    with reading(database_url(config_path)) as connection:
-        found = list_roles(connection)
-    owed_days = load(config_path).journal.owed_days
+    found = bus.read(list_roles)
+    owed_days = bus.config.journal.owed_days
     now = output.now
     rows = [row for role in found for row in _rows(role, owed_days, output)]
-    output.listing((of_role(role, _alarm(role, owed_days, now), now) for role in found), rows, "No roles.")
+    output.listing((of_role(role, owed_days, now) for role in found), rows, "No roles.")
 
 
-@recipient.command()
-@config_option
-@click.argument("login", type=ROLE)
-@reason_option
-@click.option("--yes", is_flag=True, help="Detach without asking.")
-def detach(config_path: Path | None, login: str, reason: str, yes: bool) -> None:
+class Detach(BusAction):
     """Take the absent consumer role LOGIN off the bus, which keeps nothing for it any more.
 
     It never gets the envelopes that it lacks, unless somebody sends them again. You can only detach a role that no
     recipient serves.
     """
-    url = database_url(config_path)
-    with reading(url) as connection:
-        outlook = detaching.outlook(connection, login)
-    click.echo("\n".join(told(outlook)))
-    confirm(f"Detach {login}?", unless=yes)
-    with writing(url) as connection:
-        detaching.detach(connection, login, reason, SystemClock().now())
-    click.echo(f"{login} is detached. It can't register until: xbus recipient attach {quote(login)}")
+
+    path = "recipients/detach"
+    title = "Detach"
+    words = "recipient detach"
+    right = Right.OPERATOR
+    question = "Detach {login}?"
+    is_final = True
+
+    login: str = argument(ROLE)
+    reason: str = REASON
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        yield from self.plan(bus)
+        yield "It can't register until somebody attaches it, and gets what is received from then on."
+
+    def plan(self, bus: CommandBus) -> Iterator[str]:
+        return told(bus.read(lambda connection: detaching.outlook(connection, self.login)))
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            detaching.detach(connection, self.login, self.reason, bus.now())
+        yield f"{self.login} is detached. It can't register until: xbus recipient attach {quote(self.login)}"
 
 
-@recipient.command()
-@config_option
-@click.argument("login", type=ROLE)
-def attach(config_path: Path | None, login: str) -> None:
+class Attach(BusAction):
     """Put the detached consumer role LOGIN on the bus again: it gets envelopes received from now on."""
-    with writing(database_url(config_path)) as connection:
-        position = detaching.attach(connection, login, SystemClock().now())
-    click.echo(f"{login} is attached: it gets all from position {position} on.")
+
+    path = "recipients/attach"
+    title = "Attach"
+    words = "recipient attach"
+    right = Right.OPERATOR
+
+    login: str = argument(ROLE)
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        yield f"Put {self.login} on the bus again. It gets envelopes that are received from now on."
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            position = detaching.attach(connection, self.login, bus.now())
+        yield f"{self.login} is attached: it gets all from position {position} on."
+
+
+command_of(Detach, recipient)
+command_of(Attach, recipient)
 
 
 def _rows(role: RoleStatus, owed_days: float, output: Output) -> Iterator[Row]:
@@ -310,7 +315,7 @@ def _rows(role: RoleStatus, owed_days: float, output: Output) -> Iterator[Row]:
         "OLDEST": age(role.owed_since, output.now),
         "PARKED": _parked(role) if role.kind == "consumer" else None,
         works_on: ", ".join(_work(work, output) for work in role.work) or None,
-        Column("ALARM", optional=True): "owed too long" if _alarm(role, owed_days, output.now) else None,
+        Column("ALARM", optional=True): "owed too long" if role.owes_too_long(owed_days, output.now) else None,
         Column("PAUSE", optional=True, wide_only=True): None if role.pause is None else role.pause.told,
     }
     for each in role.instances:
@@ -320,10 +325,6 @@ def _rows(role: RoleStatus, owed_days: float, output: Output) -> Iterator[Row]:
             "SEEN": output.when(datetime.fromisoformat(each["seen_at"])),
             works_on: ", ".join(_work(work, output) for work in each["work"] or ()) or None,
         }
-
-
-def _alarm(role: RoleStatus, owed_days: float, now: datetime) -> str | None:
-    return "owed_too_long" if role.owes_too_long(owed_days, now) else None
 
 
 def _parked(role: RoleStatus) -> int | str:

@@ -1,18 +1,16 @@
 """``xbus replay``."""
 
 from datetime import datetime
-from pathlib import Path
 
 import click
 
-from xbus.admin.arguments import ROLE, TYPE, PlaceOption
+from xbus.admin.arguments import PLACE, ROLE, TYPE
 from xbus.admin.output import counted
-from xbus.admin.program import FiniteRange, config_option, confirm, database_url
-from xbus.admin.repair.moves import decision_of
+from xbus.admin.program import FiniteRange
 from xbus.admin.replay import FIRST, Preview, ReplayRequest, count, find_part, told
 from xbus.admin.replay import carry_out as send
+from xbus.admin.signatures import OPTIONAL_REASON, YES, CommandBus, command, confirm, option
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
-from xbus.clock import SystemClock
 from xbus.errors import Refused
 
 
@@ -22,66 +20,44 @@ def _name(_: click.Context, __: click.Parameter, text: str) -> str:
     return text
 
 
-@click.command()
-@config_option
-@click.option("--type", "type_name", type=TYPE, required=True, metavar="NAME", help="Events of this type.")
-@click.option("--role", type=ROLE, required=True, metavar="LOGIN", help="To this consumer role, and to nobody else.")
-@click.option(
-    "--from",
-    "since",
-    required=True,
-    type=PlaceOption(),
-    metavar="WHEN",
-    help="The start: a date or time in UTC or with its zone, 2d (ago), a position, or oldest.",
-)
-@click.option(
-    "--to",
-    "until",
-    type=PlaceOption(),
-    metavar="WHEN",
-    help="The end: a moment, not included, or a position, included; by default now.",
-)
-@click.option(
-    "--unreached", is_flag=True, help="Only events that had no node for the role's service when they were sent."
-)
-@click.option(
-    "--again",
-    "replay_name",
-    default=FIRST,
-    callback=_name,
-    metavar="TEXT",
-    help="Send also what was replayed to the role before. TEXT names this time: one name sends nothing twice.",
-)
-@click.option("--without-archived", is_flag=True, help="Leave out archived envelopes.")
-@click.option(
-    "--rate",
-    type=FiniteRange(0, min_open=True),
-    metavar="NUMBER",
-    help="Send at most so many envelopes a second, so that others go on as before.",
-)
-@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
-@click.option("--dry-run", is_flag=True, help="Only show the numbers; send nothing.")
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@command()
 def replay(
-    config_path: Path | None,
-    type_name: str,
-    role: str,
-    since: datetime | int,
-    until: datetime | int | None,
-    unreached: bool,
-    replay_name: str,
-    without_archived: bool,
-    rate: float | None,
-    reason: str,
-    dry_run: bool,
-    yes: bool,
+    bus: CommandBus,
+    type_name: str = option("Events of this type.", TYPE, "--type", required=True),
+    role: str = option("To this consumer role, and to nobody else.", ROLE, required=True),
+    since: datetime | int = option(
+        "The start: a date or time in UTC or with its zone, 2d (ago), a position, or oldest.",
+        PLACE,
+        "--from",
+        required=True,
+    ),
+    until: datetime | int | None = option(
+        "The end: a moment, not included, or a position, included; by default now.", PLACE, "--to"
+    ),
+    unreached: bool = option("Only events that had no node for the role's service when they were sent."),
+    replay_name: str = option(
+        "Send also what was replayed to the role before. TEXT names this time: one name sends nothing twice.",
+        None,
+        "--again",
+        default=FIRST,
+        callback=_name,
+    ),
+    without_archived: bool = option("Leave out archived envelopes."),
+    rate: float | None = option(
+        "Send at most so many envelopes a second, so that others go on as before.",
+        FiniteRange(0, min_open=True),
+        metavar="NUMBER",
+    ),
+    reason: str = OPTIONAL_REASON,
+    dry_run: bool = option("Only show the numbers; send nothing."),
+    yes: bool = YES,
 ) -> None:
     """Send events of one type to one consumer role again, by the present graph of the type.
 
     They arrive as new envelopes over the same stored items, in their old order, at the end of the log. The same
     command sends nothing twice: after an interruption it goes on.
     """
-    url = database_url(config_path)
+    url = bus.url
     wanted = ReplayRequest(type_name, role, *find_part(url, since, until), unreached, replay_name, rate)
     found = count(url, wanted)
     _check(wanted, found, without_archived)
@@ -89,7 +65,7 @@ def replay(
     if dry_run or not found.envelopes:
         return
     confirm("Send them?", unless=yes)
-    send(url, wanted, found, decision_of(SystemClock(), reason))
+    send(url, wanted, found, bus.decision(reason))
 
 
 def _check(wanted: ReplayRequest, found: Preview, without_archived: bool) -> None:

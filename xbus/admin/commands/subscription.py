@@ -1,25 +1,24 @@
 """``xbus subscription`` shows whom gateways call, and how that goes. Nothing here shows a secret."""
 
+from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 import click
 
 from xbus.admin.arguments import SUBSCRIPTION
 from xbus.admin.objects import of_subscription, subscription_state
-from xbus.admin.output import STATE, Column, Output, Row, age, facts, name_column, one_json
-from xbus.admin.program import CommandGroup, config_option, database_url, json_option, output_option, reason_option
-from xbus.admin.progress import watch_option
-from xbus.admin.repair.moves import decision_of
-from xbus.broker.journal.database.connection import reading, writing
+from xbus.admin.output import STATE, Column, Output, Row, age, facts, moment, name_column
+from xbus.admin.program import CommandGroup
+from xbus.admin.signatures import REASON, BusAction, CommandBus, argument, command, command_of, shown
+from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.status import ReaderStatus, list_readers
 from xbus.broker.journal.readers.subscriptions import (
     SubscriptionEntry,
+    find_ended,
     find_subscription,
     list_subscriptions,
     resume_subscription,
 )
-from xbus.clock import SystemClock
 
 
 @click.group(cls=CommandGroup)
@@ -27,11 +26,8 @@ def subscription() -> None:
     """Show whom gateways call with events, and how that goes."""
 
 
-@subscription.command("list")
-@config_option
-@watch_option
-@output_option("subscription")
-def list_(config_path: Path | None, output: Output) -> None:
+@command(subscription)
+def list_(bus: CommandBus, output: Output = shown("subscription", watch=True)) -> None:
     """Show each subscription: whether its calls go well, and how far it lags behind.
 
     LAG counts the events that wait for it, OLDEST is the age of the first of them. FAILURES counts calls that failed
@@ -39,7 +35,7 @@ def list_(config_path: Path | None, output: Output) -> None:
     less and less often: NEXT CALL says when. One that has ended was told by its subscriber that it wants no more:
     xbus subscription resume has it go on.
     """
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         found = list_subscriptions(connection)
         readers = {each.entry.key: each for each in list_readers(connection)}
     rows = (_row(each, readers[each.reader], output.now) for each in found)
@@ -72,18 +68,12 @@ def _next_call(each: SubscriptionEntry, now: datetime) -> str | None:
     return f"in {age(now, each.retry_at)}"
 
 
-@subscription.command()
-@config_option
-@click.argument("name", type=SUBSCRIPTION)
-@json_option()
-def show(config_path: Path | None, name: str, as_json: bool) -> None:
+@command(subscription)
+def show(bus: CommandBus, name: str = argument(SUBSCRIPTION), output: Output = shown(wide=False)) -> None:
     """Show the subscription NAME: its address, and its last failure."""
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         found = find_subscription(connection, name)
         (reader,) = list_readers(connection, found.reader_name)
-    if as_json:
-        click.echo(one_json(of_subscription(found, reader)))
-        return
     told = {
         "subscription": found.name,
         "state": subscription_state(found, reader),
@@ -102,15 +92,29 @@ def show(config_path: Path | None, name: str, as_json: bool) -> None:
         "error": None if found.code is None else f"[{found.code}] {found.error}",
         "ended": found.ended_at,
     }
-    click.echo("\n".join(facts({name: value for name, value in told.items() if value is not None})))
+    output.detail(of_subscription(found, reader), facts(told))
 
 
-@subscription.command()
-@config_option
-@click.argument("name", type=SUBSCRIPTION)
-@reason_option
-def resume(config_path: Path | None, name: str, reason: str) -> None:
+class ResumeSubscription(BusAction):
     """Have the subscription NAME go on that its subscriber has ended by 410."""
-    with writing(database_url(config_path)) as connection:
-        resume_subscription(connection, name, decision_of(SystemClock(), reason))
-    click.echo(f"{name} goes on.")
+
+    path = "subscriptions/resume"
+    title = "Resume"
+    words = "subscription resume"
+    right = Right.OPERATOR
+
+    name: str = argument(SUBSCRIPTION)
+    reason: str = REASON
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        found = bus.read(lambda connection: find_ended(connection, self.name))
+        yield f"The subscriber of {self.name} wanted no more, since {moment(found.ended_at)}."
+        yield f"Gateways call {found.url} again, with what has come since. What retention has removed is skipped."
+
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            resume_subscription(connection, self.name, bus.decision(self.reason))
+        yield f"{self.name} goes on."
+
+
+command_of(ResumeSubscription, subscription)

@@ -7,19 +7,16 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import click
 
 from xbus.admin.output import CAUSE, STATE, Form, Output, age, counted, moment, name_column
-from xbus.admin.program import config_option, database_url
 from xbus.admin.progress import show_again
+from xbus.admin.signatures import CommandBus, command
 from xbus.admin.why.inquiry import RunningBroker
-from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.event_types import TypeCounts, count_types
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.samples.sample import Delivered
-from xbus.clock import SystemClock
 from xbus.rpc.messages import HealthReport
 
 WINDOW_SECONDS = 10.0
@@ -169,19 +166,19 @@ def _parked(role: RoleStatus) -> str | int | None:
     return f"{role.parked:,}, {counted(role.parked_items)}" if role.parked_items else role.parked
 
 
-@click.command()
-@config_option
-def top(config_path: Path | None) -> None:
+@command()
+def top(bus: CommandBus) -> None:
     """Show the bus as it works: rates, lag, health, and what is parked.
 
     On a terminal the command shows it anew every 2 seconds, until you press Ctrl-C. Elsewhere it writes one look, which
     has no rates yet.
     """
-    url, broker, rates, clock = database_url(config_path), RunningBroker(config_path), Rates(), SystemClock()
+    bus.check()
+    broker, rates, clock = RunningBroker(bus.path), Rates(), bus.clock
 
     def show() -> None:
         now = clock.now()
-        with reading(url) as connection:
+        with bus.reading() as connection:
             types, roles = count_types(connection, now - timedelta(hours=1)), list_roles(connection)
         front, back = asyncio.run(broker.health_of_both())
         delivered = broker.delivered([role.role_id for role in roles if role.kind == "consumer"]) if back else None

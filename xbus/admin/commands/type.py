@@ -1,15 +1,13 @@
 """``xbus type list``: how many events of each type the journal has."""
 
 from datetime import timedelta
-from pathlib import Path
 
 import click
 
 from xbus.admin.objects import of_type
 from xbus.admin.output import Output, name_column
-from xbus.admin.program import CommandGroup, config_option, database_url, output_option
-from xbus.admin.progress import watch_option
-from xbus.broker.journal.database.connection import reading
+from xbus.admin.program import CommandGroup
+from xbus.admin.signatures import CommandBus, command, shown
 from xbus.broker.journal.operations.event_types import count_types
 
 
@@ -18,18 +16,14 @@ def type() -> None:
     """Show the event types."""
 
 
-@type.command("list")
-@config_option
-@watch_option
-@output_option("event type")
-def list_(config_path: Path | None, output: Output) -> None:
+@command(type)
+def list_(bus: CommandBus, output: Output = shown("event type", watch=True)) -> None:
     """Show each event type in use: how many events and items of it the journal has, and the age of the newest.
 
     The counts include events that were archived, and some that retention has removed a short while ago. LAST HOUR is an
     estimate of the events that were sealed within the last hour.
     """
-    with reading(database_url(config_path)) as connection:
-        found = count_types(connection, output.now - timedelta(hours=1))
+    found = bus.read(lambda connection: count_types(connection, output.now - timedelta(hours=1)))
     rows = [
         {
             name_column("TYPE"): each.name,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import click
 
@@ -10,46 +9,31 @@ from xbus.admin.arguments import BOT, EMITTER, READER_OR_ROLE
 from xbus.admin.chains import draw, lines
 from xbus.admin.objects import of_chain_link, of_finding
 from xbus.admin.output import Output, facts, moment
-from xbus.admin.program import EnvelopeId, config_option, database_url, output_option
+from xbus.admin.program import EnvelopeId
+from xbus.admin.signatures import CommandBus, argument, command, option, shown
 from xbus.admin.why.findings import Finding, Proof
 from xbus.admin.why.inquiry import Inquiry, RunningBroker
-from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.broker.journal.operations.envelopes.chains import read_ancestors, read_descendants
 from xbus.broker.journal.operations.envelopes.details import envelope_unknown
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
 from xbus.broker.journal.operations.failures import FailureSummary
 from xbus.broker.journal.operations.why.envelopes import AskedPart
-from xbus.clock import SystemClock
 
 INDENT = "  "
 
 
-@click.command()
-@config_option
-@click.argument("id_", type=EnvelopeId(), metavar="[ID]", required=False)
-@click.option("--emitter", type=EMITTER, metavar="LOGIN", help="The emitter, or that of --key.")
-@click.option("--key", metavar="TEXT", help="The envelope to which --emitter gave this key.")
-@click.option(
-    *("--role", "role"),
-    type=READER_OR_ROLE,
-    metavar="LOGIN",
-    help="The role, reader or subscription; of an envelope, its delivery there.",
-)
-@click.option("--bot", type=BOT, metavar="NAME", help="The bot.")
-@click.option("--event", type=click.IntRange(1), metavar="NUMBER", help="This event of the envelope, from 1.")
-@click.option("--item", type=click.IntRange(0), metavar="INDEX", help="This item of the event, from 0.")
-@output_option("answer")
+@command()
 def why(
-    config_path: Path | None,
-    id_: str | None,
-    emitter: str | None,
-    key: str | None,
-    role: str | None,
-    bot: str | None,
-    event: int | None,
-    item: int | None,
-    output: Output,
+    bus: CommandBus,
+    id_: str | None = argument(EnvelopeId(), metavar="[ID]"),
+    emitter: str | None = option("The emitter, or that of --key.", EMITTER),
+    key: str | None = option("The envelope to which --emitter gave this key."),
+    role: str | None = option("The role, reader or subscription; of an envelope, its delivery there.", READER_OR_ROLE),
+    bot: str | None = option("The bot.", BOT),
+    event: int | None = option("This event of the envelope, from 1.", click.IntRange(1), metavar="NUMBER"),
+    item: int | None = option("This item of the event, from 0.", click.IntRange(0), metavar="INDEX"),
+    output: Output = shown("answer"),
 ) -> None:
     """Say why an envelope, an event, a role, a reader, a bot or an emitter is as it is.
 
@@ -58,8 +42,8 @@ def why(
     """
     part = AskedPart(role, event or (None if item is None else 1), item)
     # The reads of an answer share one engine: it compiles each statement once.
-    with closing(ConnectionPool(database_url(config_path))) as journal:
-        inquiry = Inquiry(journal.read, RunningBroker(config_path), SystemClock())
+    with closing(ConnectionPool(bus.url)) as journal:
+        inquiry = Inquiry(journal.read, RunningBroker(bus.path), bus.clock)
         findings = _ask(inquiry, id_, emitter, key, bot, part)
     if output.as_json:
         output.objects(map(of_finding, findings))
@@ -87,8 +71,7 @@ def _ask(
 def _told(finding: Finding, output: Output) -> Iterator[str]:
     yield output.paragraph(f"{finding.cause}. [{finding.code}]")
     known = {**_proof(finding.proof), "next step": finding.next_step or None}
-    if any(value is not None for value in known.values()):
-        yield from (f"{INDENT}{line}" for line in facts(known))
+    yield from (f"{INDENT}{line}" for line in facts(known))
 
 
 def _proof(proof: Proof) -> dict[str, object]:
@@ -114,25 +97,26 @@ def _failed(failure: FailureSummary) -> str:
     return f"{failure.id}: {failure.verb}{where}, {moment(failure.at)}: {failure.code}: {failure.message}"
 
 
-@click.command()
-@config_option
-@click.argument("envelope_id", type=EnvelopeId(), metavar="ENVELOPE")
-@click.option("--up", "direction", flag_value="up", help="Only what it was made of.")
-@click.option("--down", "direction", flag_value="down", help="Only what was made of it.")
-@click.option("--svg", is_flag=True, help="Write a picture in SVG.")
-@output_option("envelope")
-def trace(config_path: Path | None, envelope_id: str, direction: str | None, svg: bool, output: Output) -> None:
+@command()
+def trace(
+    bus: CommandBus,
+    envelope_id: str = argument(EnvelopeId(), metavar="ENVELOPE"),
+    up: bool = option("Only what it was made of."),
+    down: bool = option("Only what was made of it."),
+    svg: bool = option("Write a picture in SVG."),
+    output: Output = shown("envelope"),
+) -> None:
     """Show what was made of an envelope, and what it was made of.
 
     The way leads through nodes that emit, replays, and envelopes that were sent again.
     """
-    with reading(database_url(config_path)) as connection:
+    with bus.reading() as connection:
         wanted = resolve_envelope(connection, envelope_id)
         ancestors = read_ancestors(connection, wanted)
         if not ancestors:
             raise envelope_unknown(wanted)
-        links = ancestors if direction != "down" else ancestors[-1:]
-        if direction != "up":
+        links = ancestors[-1:] if down else ancestors
+        if not up:
             links = [*links, *read_descendants(connection, wanted)]
         ids = {} if output.is_wide else shorten(connection, [link.envelope_id for link in links])
     if svg:

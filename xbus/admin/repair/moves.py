@@ -1,7 +1,5 @@
 """The repairs of a person: which items are meant; resuming, dropping and correcting them; and moves on failures."""
 
-import getpass
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -11,7 +9,7 @@ from uuid import UUID
 
 from xbus.admin.output import counted, moment
 from xbus.admin.repair.payload import Payload
-from xbus.broker.journal.audit import RepairDecision, acting_person
+from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration.detaching import Outlook
 from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.log.catalog import read_graph, read_service_names
@@ -41,8 +39,6 @@ from xbus.broker.journal.operations.parked_list import (
 )
 from xbus.broker.journal.operations.parked_moves import drop_delivery, hold_delivery, resume_deliveries, resume_delivery
 from xbus.broker.journal.people import known_person
-from xbus.clock import Clock
-from xbus.ending import printable_lines
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_uuid
 from xbus.rpc.codec import pack_items, unpack_items
@@ -221,20 +217,6 @@ class Resumed:
     whole: bool
     items: int = 0
     items_as: UUID | None = None
-
-
-def decision_of(clock: Clock, reason: str) -> RepairDecision:
-    """Make the decision of the person of ``acting_as``, otherwise of the one at the keyboard, as of now."""
-    # Emitters read it in the errors that they get, and terminals would obey it.
-    return RepairDecision(acting_person() or _user(), printable_lines(reason.strip()), clock.now())
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # A user of a container has an id at least.
-        return f"user {os.getuid()}"
 
 
 def present_item(connection: Connection, place: ParkedPlace) -> bytes:

@@ -1,12 +1,13 @@
 """The features of the monitor, a module each: its pages, what programs get of it in JSON, and its actions.
 
-Pages and answers read by the journal's operations. An action is each class with a ``path``; nothing else lists it.
+Pages and answers read by the journal's operations. An action that a command carries out, too, is described there; the
+``ACTIONS`` of a feature name all that it offers.
 """
 
 from fastapi import APIRouter
 
+from xbus.admin.signatures import BusAction
 from xbus.monitor import rest
-from xbus.monitor.actions import Action
 from xbus.monitor.features import (
     bots,
     clearing,
@@ -32,9 +33,8 @@ RESOURCES: tuple[APIRouter, ...] = (
     *(bots.api, recipients.api, rest.router),
 )
 
-ACTIONS: tuple[type[Action], ...] = tuple(
-    kind
+ACTIONS: tuple[type[BusAction], ...] = tuple(
+    action
     for feature in (parked, failures, clearing, recipients, readers, bots, people, entries)
-    for kind in vars(feature).values()
-    if isinstance(kind, type) and issubclass(kind, Action) and "path" in vars(kind)
+    for action in feature.ACTIONS
 )

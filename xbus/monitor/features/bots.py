@@ -1,24 +1,16 @@
 """Bots: their next slots, their runs and what these printed, and the acts of a person: fire, release."""
 
-from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
-from pydantic import Field
 
+from xbus.admin.commands.bot import FireBot, ReleaseBot
 from xbus.admin.objects import of_bot, of_run
-from xbus.admin.output import counted
-from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.configuration import Section
-from xbus.broker.journal.operations import bots
 from xbus.broker.journal.operations.bots import BotRunStatus, list_bots, list_runs, read_run, show_run
-from xbus.broker.journal.people import Right
-from xbus.monitor.actions import Action, Reason
-from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.entries import read_entry
 from xbus.monitor.features.envelopes import Limit
-from xbus.monitor.people import Visitor
 from xbus.monitor.queries import Before, Name
 from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheVisitor
 from xbus.monitor.rest import ObjectResponse, answer, answer_list
@@ -123,50 +115,4 @@ def show_run_json(bus: TheBus, _: TheVisitor, run_id: RunPath) -> ObjectResponse
     return answer({**of_run(found), "log": found.log})
 
 
-class FireBot(Action):
-    """Have a bot run now, whatever its cron says, or try a run anew that has failed."""
-
-    path = "bots/fire"
-    title = "Fire"
-    words = "bot fire {name} --run={run_id} --reason={reason}"
-    right = Right.OPERATOR
-
-    name: str = Field(max_length=4000)
-    run_id: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
-    reason: Reason
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        with bus.reading() as connection:
-            bots.check_fire(connection, self.name, self.run_id)
-            (bot,) = bots.list_bots(connection, bus.now(), self.name)
-        which = "a run" if self.run_id is None else f"run {self.run_id} anew"
-        yield f"Have {self.name} do {which}: {bot.work}"
-        if bot.pause is not None or bot.slowed_until is not None:
-            yield f"It is {bot.state}: the run begins when that is over."
-
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
-            run_id = bots.fire_bot(connection, self.name, self.run_id, decision_of(bus.clock, self.reason))
-        yield f"Run {run_id} of {self.name} is due. Its page shows how it ends."
-
-
-class ReleaseBot(Action):
-    """Let a bot go on that is slowed down, as its trouble is over."""
-
-    path = "bots/release"
-    title = "Release"
-    words = "bot release {name} --reason={reason}"
-    right = Right.OPERATOR
-
-    name: str = Field(max_length=4000)
-    reason: Reason
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        _, failures = bus.read(lambda connection: bots.check_release(connection, self.name))
-        yield f"{self.name} is slowed down, as {counted(failures, 'attempt')} failed one after another."
-        yield "Let it go on at once."
-
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
-            failures = bots.release_bot(connection, self.name, decision_of(bus.clock, self.reason))
-        yield f"{self.name} goes on, after {counted(failures, 'failure')}."
+ACTIONS = (FireBot, ReleaseBot)

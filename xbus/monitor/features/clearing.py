@@ -6,16 +6,17 @@ databases that consumers announce.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated
 from urllib.parse import quote
 
+import click
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
-from pydantic import Field
 
 from xbus.admin.clearing_databases import ClearingList, clearing_databases, read_all
 from xbus.admin.objects import of_clearing_item
 from xbus.admin.repair.payload import Payload, as_json, mask_details, read_json
+from xbus.admin.signatures import UNSAID, BusAction, CommandBus, argument, typed
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.broker.journal.people import Right
@@ -23,10 +24,7 @@ from xbus.config import Config
 from xbus.config.reaching import reachable
 from xbus.emitter import Emitter
 from xbus.errors import Refused, XbusError
-from xbus.monitor.actions import UNSAID, Action, asked
-from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.envelopes import Limit
-from xbus.monitor.people import Visitor
 from xbus.monitor.queries import ClearingQuery, ItemId
 from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, link
 from xbus.monitor.rest import ObjectResponse, answer
@@ -181,18 +179,18 @@ def show_json(bus: TheBus, _: TheVisitor, request_type: str, item_id: ItemId) ->
 MOST_LETTERS = 100_000
 
 
-class ClearItem(Action):
+class ClearItem(BusAction):
     """Give a consumer the values of an item that it could not understand."""
 
-    path: ClassVar[str] = "clearing/clear"
-    title: ClassVar[str] = "Clear"
-    right: ClassVar[Right] = Right.CLEARER
+    path = "clearing/clear"
+    title = "Clear"
+    right = Right.CLEARER
 
-    type: Annotated[str, Field(min_length=1, max_length=255)]
-    item_id: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
-    values: Annotated[
-        str, asked("text", "Values", 'A map in JSON, such as {"email": "ada@example.org"}.', max_length=MOST_LETTERS)
-    ]
+    type: str = argument(longest=255)
+    item_id: int = argument(click.IntRange(-(2**63), 2**63 - 1))
+    values: str = typed(
+        "Values", 'A map in JSON, such as {"email": "ada@example.org"}.', asked="text", longest=MOST_LETTERS
+    )
 
     def command(self) -> list[str]:
         words = ["xbus", "clearing", "clear", str(self.item_id), "--type", self.type]
@@ -200,10 +198,10 @@ class ClearItem(Action):
             return [*words, UNSAID]
         return words + [f"{name!s}={json.dumps(value, ensure_ascii=False)}" for name, value in self.read().items()]
 
-    def typed(self, bus: BusAccess) -> Mapping[str, str]:
+    def typed(self, bus: CommandBus) -> Mapping[str, str]:
         return {"values": "{\n}"}
 
-    def preview(self, bus: BusAccess) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         yield f"The consumer gets the values of item {self.item_id}, by a request of the type {self.type}."
 
     def read(self) -> Mapping[Key, Value]:
@@ -217,12 +215,15 @@ class ClearItem(Action):
             raise Refused("the values are no map", 'write them as {"name": "value"}', code="bad_values")
         return values
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         values = self.read()
         desk = ClearingDesk(bus.config)
         # First, so that nothing is cleared without an act. The values stay out of the audit, which outlives them.
-        with bus.writing(visitor) as connection:
+        with bus.writing() as connection:
             item = f"item {self.item_id} of {self.type}"
             note_acts(connection, [act_here(bus.now(), "cleared", item, after=", ".join(map(str, values)))])
         desk.clear(self.type, self.item_id, values)
         yield f"The consumer has taken the values of item {self.item_id}."
+
+
+ACTIONS = (ClearItem,)

@@ -14,11 +14,12 @@ from typing import Annotated, Self, TypeAlias
 
 from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, Field, StringConstraints, field_validator, model_validator
+from pydantic import BaseModel, field_validator, model_validator
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file.reader import Decisions, PlannedChange, apply_change, plan_change
 from xbus.admin.replay import unsent
+from xbus.admin.signatures import LINKED, BusAction, CommandBus, option, typed
 from xbus.broker.journal.configuration import (
     BusSpec,
     Change,
@@ -38,11 +39,10 @@ from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import ConfigurationError, Refused, XbusError
-from xbus.monitor.actions import Action, asked
-from xbus.monitor.bus import BusAccess
+from xbus.monitor.actions import form_of
+from xbus.monitor.bus import VisitorBus
 from xbus.monitor.drawings.graphs import TypeDrawing, TypeNode, draw_type
 from xbus.monitor.features.forms import Draft, Given
-from xbus.monitor.people import Visitor
 from xbus.monitor.queries import check_texts
 from xbus.monitor.rendering import MonitorPage, TheBus, ThePage, TheVisitor, reserved_for
 
@@ -245,7 +245,11 @@ def _compared(before: str, after: str) -> Iterator[DiffLine]:
             yield DiffLine(line[:1], line[1:])
 
 
-class ApplyBusFile(Action):
+MOST_LETTERS = 64 * 1024 * 1024
+"""Characters of a bus file. The server bounds a request below that."""
+
+
+class ApplyBusFile(BusAction):
     """Change the bus to match a bus file, all of it or nothing.
 
     ``version`` is that of the configuration when somebody looked at the plan; the bus refuses to apply it to another.
@@ -253,24 +257,21 @@ class ApplyBusFile(Action):
 
     path = "configuration/apply"
     title = "Apply"
-    words = "apply --prune={prune} --owed={owed} --to={to} FILE"
+    words = "apply"
 
-    file: Annotated[str, StringConstraints(strip_whitespace=False), asked("text", "Bus file")] = ""
-    prune: Annotated[bool, asked("check", "Remove what the file does not name")] = False
-    owed: Annotated[
-        Owed | None,
-        asked(
-            "choice",
-            "What is owed",
-            "What becomes of envelopes that are owed where no way leads any more.",
-            choices=[owed.value for owed in Owed],
-        ),
-    ] = None
-    to: Annotated[str | None, asked("line", "To", "The role that gets what is rerouted.", max_length=4000)] = None
-    version: int | None = Field(default=None, ge=0, le=2**53)
+    file: str = typed("Bus file", asked="file", longest=MOST_LETTERS, is_required=False)
+    prune: bool = option("", title="Remove what the file does not name")
+    owed: Owed | None = option(
+        "What becomes of envelopes that are owed where no way leads any more.", title="What is owed"
+    )
+    to: str | None = option("The role that gets what is rerouted.", title="To")
+    version: int | None = LINKED
 
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        planned = bus.read(self.plan)
+    def command(self) -> list[str]:
+        return [*super().command(), "FILE"]
+
+    def preview(self, bus: CommandBus) -> Iterator[str]:
+        planned = bus.read(self.planned)
         for problem in planned.problems:
             yield f"Line {problem.line}: {problem.sentence}."
         for change in planned.plan.changes:
@@ -279,7 +280,7 @@ class ApplyBusFile(Action):
         for change in planned.plan.programs:
             yield f'To say what the bot "{change.name}" runs takes the right {Right.PROGRAMMER}.'
 
-    def plan(self, connection: Connection) -> PlannedChange:
+    def planned(self, connection: Connection) -> PlannedChange:
         """Compare the file with the bus.
 
         Raises:
@@ -287,12 +288,12 @@ class ApplyBusFile(Action):
         """
         return plan_change(connection, self.file.encode(), self._decisions)
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
-            planned = self.plan(connection)
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
+        with bus.writing() as connection:
+            planned = self.planned(connection)
             self._check(planned)
             if planned.plan.programs:
-                visitor.check(Right.PROGRAMMER)
+                bus.check_right(Right.PROGRAMMER)
             applied = apply_change(connection, planned, self._decisions, bus.now())
         yield from applied.sentences()
         yield from map(unsent, applied.histories)
@@ -370,13 +371,17 @@ class PlannedFile(BaseModel):
     def _applicable(self) -> Self:
         """Refuse here what the action, or a database, would refuse later."""
         check_texts((self.base, self.stored))
-        _ = self.action
+        form_of(ApplyBusFile)(**self._fields)
         return self
 
     @property
     def action(self) -> ApplyBusFile:
         """The action that applies it."""
-        return ApplyBusFile(file=self.file, prune=self.prune, owed=self.owed, to=self.to, version=self.version)
+        return ApplyBusFile(**self._fields)
+
+    @property
+    def _fields(self) -> Mapping[str, object]:
+        return self.model_dump(include={*ApplyBusFile.fields()})
 
 
 def text_of(stored: Stored, section: Section | None, name: str) -> str:
@@ -402,7 +407,7 @@ def check(bus: TheBus, page: ThePage, given: TheForm) -> HTMLResponse:
     """Check a form while somebody fills it in: its problems by field, and its graph."""
     draft = _draft(given)
     with bus.reading() as connection:
-        planned = ApplyBusFile(file=draft.text).plan(connection)
+        planned = ApplyBusFile(file=draft.text).planned(connection)
         in_use = read_stored(connection).in_use
     return page(
         "configuration/check.html",
@@ -421,7 +426,7 @@ def send(bus: TheBus, page: ThePage, given: TheForm) -> HTMLResponse:
     draft, base = _draft(given), _one(given, "base").replace("\r\n", "\n")
     with bus.reading() as connection:
         stored = read_stored(connection)
-        planned = ApplyBusFile(file=draft.text).plan(connection)
+        planned = ApplyBusFile(file=draft.text).planned(connection)
     match _one(given, "do").split(":"):
         case ["add"]:
             return _form(page, stored, draft.with_row(), base)
@@ -459,14 +464,14 @@ def whole_again(page: ThePage, asked: Annotated[PlannedFile, Form()]) -> HTMLRes
 @router.post("/file/check")
 def check_whole(bus: TheBus, page: ThePage, asked: Annotated[PlannedFile, Form()]) -> HTMLResponse:
     """Check the whole file while somebody writes it."""
-    planned = bus.read(asked.action.plan)
+    planned = bus.read(asked.action.planned)
     return page("configuration/file_check.html", planned=planned)
 
 
 @router.post("/plan")
 def plan(bus: TheBus, page: ThePage, asked: Annotated[PlannedFile, Form()]) -> HTMLResponse:
     """Show what a bus file would change; nothing is changed."""
-    planned = bus.read(asked.action.plan)
+    planned = bus.read(asked.action.planned)
     if planned.problems and asked.section is None:
         status = HTTPStatus.UNPROCESSABLE_ENTITY
         return page("configuration/file.html", status=status, asked=asked, problems=planned.problems)
@@ -484,7 +489,7 @@ def apply(bus: TheBus, page: ThePage, visitor: TheVisitor, asked: Annotated[Plan
                     "see what was changed, and decide anew",
                     code="changed_meanwhile",
                 )
-        sentences = list(asked.action.carry_out(bus, visitor))
+        sentences = list(asked.action.carry_out(VisitorBus(bus, visitor)))
     except XbusError as error:
         return _plan(bus, page, asked, error=error)
     return page("configuration/applied.html", sentences=sentences, action=asked.action)
@@ -499,7 +504,7 @@ def _plan(
             # One entry goes. Others may have added some since: the file has to name them, or they would go, too.
             text = bus_file.write(stored.in_use.without(asked.section, asked.stored))
             asked = asked.model_copy(update={"file": text})
-        planned = ApplyBusFile(file=asked.file, prune=asked.prune).plan(connection)
+        planned = ApplyBusFile(file=asked.file, prune=asked.prune).planned(connection)
     present = text_of(stored, asked.section, asked.stored)
     seen = asked.version if asked.version is not None else planned.plan.version
     return page(
@@ -556,3 +561,6 @@ def _one(given: Given, name: str) -> str:
 
 def _drawing(draft: Draft, in_use: BusSpec) -> TypeDrawing:
     return drawing_of(EventTypeSpec(draft.name, False, {node.name: node for node in draft.nodes()}), in_use)
+
+
+ACTIONS = (ApplyBusFile,)

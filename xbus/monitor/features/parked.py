@@ -1,57 +1,31 @@
 """Parked envelopes, items and batches: what is parked and why, and the repairs: resume, drop, correct."""
 
-from abc import ABC
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, ClassVar
-from uuid import UUID
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
-from pydantic import Field
 
-from xbus.admin.objects import of_parked_batch, of_parked_part, shown
-from xbus.admin.output import counted, escaped
+from xbus.admin.commands.parked import CorrectItem, DropBatches, DropParked, ResumeBatches, ResumeParked
+from xbus.admin.objects import fields_of, of_parked_batch, of_parked_part
+from xbus.admin.output import counted
 from xbus.admin.repair.moves import (
-    check_size,
-    correct,
-    corrected_sentence,
-    decision_of,
-    drop,
-    find_meant,
-    find_target,
-    parts_of,
-    reach_sentences,
-    read_reach,
-    read_standing,
-    resume,
     resume_all,
-    resume_place,
-    resumed_sentences,
 )
-from xbus.admin.repair.payload import Kind
 from xbus.admin.repair.view import view
-from xbus.broker.journal.audit import acting_as
-from xbus.broker.journal.database.connection import Connection
-from xbus.broker.journal.log.repeats import Past
+from xbus.admin.signatures import OPTIONAL_REASON, BusAction, CommandBus, option
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
-from xbus.broker.journal.operations.parked import Parked
 from xbus.broker.journal.operations.parked_list import Filters, count_parked_groups, list_parked
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.parked import (
-    ParkedBatch,
-    drop_batch,
     find_parked_batch,
     list_parked_batches,
     read_parked_events,
-    resume_batch,
 )
 from xbus.errors import Refused
 from xbus.ids import Ids
-from xbus.monitor.actions import Action, OptionalReason, Reason, asked
-from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.envelopes import Id, Limit
-from xbus.monitor.people import Visitor
 from xbus.monitor.queries import Name, ParkedQuery, digits_of
 from xbus.monitor.rendering import TheBus, ThePage, TheVisitor
 from xbus.monitor.rest import ObjectResponse, answer, answer_list
@@ -101,7 +75,7 @@ def list_json(bus: TheBus, _: TheVisitor, query: Annotated[ParkedQuery, Query()]
 def groups_json(bus: TheBus, _: TheVisitor, query: Annotated[ParkedQuery, Query()]) -> ObjectResponse:
     """Count what is parked, by role and code."""
     found = bus.read(lambda connection: count_parked_groups(connection, query.filters()))
-    return answer_list(map(shown, found))
+    return answer_list(map(fields_of, found))
 
 
 @api.get("/{envelope_id}", operation_id="show_parked")
@@ -113,101 +87,25 @@ def show_json(
     return answer(found.plain())
 
 
-MOST_ENVELOPES = 1000
-"""Envelopes that one request may name. More make a transaction long, which others wait for; filters name any number."""
-
-Login = Annotated[str, Field(min_length=1, max_length=255)]
-Index = Annotated[int, Field(ge=0, le=2**53)]
-
-
-class _OfEnvelopes(Action):
-    """The parked parts that an action is about."""
-
-    right = Right.OPERATOR
-
-    envelope_id: Annotated[list[UUID], Field(min_length=1, max_length=MOST_ENVELOPES)]
-    role: Login | None = None
-    event: Annotated[str, Field(max_length=64)] | None = None
-    item: Index | None = None
-
-    def find(self, connection: Connection) -> list[tuple[Past, Parked]]:
-        """Find them.
-
-        Raises:
-            Refused: one of the envelopes is not parked (``not_parked``), or more is named than one item.
-        """
-        if self.item is not None and len(self.envelope_id) > 1:
-            raise Refused("an item is one of one envelope", "name one envelope", code="bad_request")
-        found = []
-        for envelope_id in dict.fromkeys(self.envelope_id):
-            past, parts = find_meant(connection, envelope_id, self.role, self.event, self.item)
-            found += [(past, parked) for parked in parts]
-        return found
-
-
-class ResumeParked(_OfEnvelopes):
-    """Deliver parked envelopes or items again, and count their attempts anew: all that are named, or none."""
-
-    path: ClassVar[str] = "parked/resume"
-    title: ClassVar[str] = "Resume"
-    words = "parked resume {envelope_id} --role={role} --event={event} --item={item} --reason={reason}"
-
-    reason: OptionalReason = ""
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        found = bus.read(self.find)
-        return (f"{parked.role} gets {parts_of(parked)} again." for _, parked in found)
-
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        ids = Ids(bus.clock)
-        with bus.writing(visitor) as connection:
-            decision = decision_of(bus.clock, self.reason)
-            done = [resume(connection, past, parked, decision, ids) for past, parked in self.find(connection)]
-        return (sentence for each in done for sentence in resumed_sentences(each))
-
-
-class DropParked(_OfEnvelopes):
-    """Drop everything parked of envelopes for good: their roles go without it."""
-
-    path: ClassVar[str] = "parked/drop"
-    title: ClassVar[str] = "Drop for good"
-    words = "parked drop {envelope_id} --role={role} --event={event} --item={item} --reason={reason}"
-    is_final: ClassVar[bool] = True
-
-    reason: Reason
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        found = bus.read(self.find)
-        return (f"{parked.role} goes without {parts_of(parked)}, for good." for _, parked in found)
-
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
-            decision = decision_of(bus.clock, self.reason)
-            found = [parked for _, parked in self.find(connection)]
-            for parked in found:
-                drop(connection, parked, decision)
-        return (f"{parked.role} goes without {parts_of(parked)}." for parked in found)
-
-
-class ResumeAllParked(Action):
+class ResumeAllParked(BusAction):
     """Resume everything parked that matches the filters."""
 
-    path: ClassVar[str] = "parked/resume-all"
-    title: ClassVar[str] = "Resume all of them"
-    words = "parked resume --all --role={role} --code={code} --type={type} --service={service} --reason={reason}"
+    path = "parked/resume-all"
+    title = "Resume all of them"
+    words = "parked resume --all"
     right = Right.OPERATOR
 
-    role: Login | None = None
-    code: Annotated[str, Field(max_length=255)] | None = None
-    type: Annotated[str, Field(max_length=255)] | None = None
-    service: Annotated[str, Field(max_length=255)] | None = None
-    reason: OptionalReason = ""
+    role: str | None = option("Only for this role.", longest=255)
+    code: str | None = option("Only what is parked with this code.", longest=255)
+    type: str | None = option("Only envelopes with events of this type.", longest=255)
+    service: str | None = option("Only for roles of this service.", longest=255)
+    reason: str = OPTIONAL_REASON
 
     def filters(self) -> Filters:
         """Make the filters of the journal."""
         return Filters(self.role, self.service, self.type, self.code)
 
-    def preview(self, bus: BusAccess) -> Iterator[str]:
+    def preview(self, bus: CommandBus) -> Iterator[str]:
         groups = bus.read(lambda connection: count_parked_groups(connection, self.filters()))
         if not groups:
             raise Refused("nothing parked matches", "go back to the list", code="not_parked")
@@ -216,72 +114,17 @@ class ResumeAllParked(Action):
             for group in groups
         )
 
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
+    def carry_out(self, bus: CommandBus) -> Iterator[str]:
         newest = bus.read(lambda connection: list_parked(connection, self.filters(), 1))
         if not newest:
             raise Refused("nothing parked matches", "go back to the list", code="not_parked")
         # Parts that are parked again from now on are not resumed once more.
         filters = replace(self.filters(), until=newest[0].since)
-        with acting_as(visitor.person.name, visitor.origin):
-            decision = decision_of(bus.clock, self.reason)
+        with bus.acting():
+            decision = bus.decision(self.reason)
             done = resume_all(bus.config.database.url, filters, decision, Ids(bus.clock))
         yield f"Resumed {_numbers(done.envelopes, done.items)}."
         yield from (f"{refusal}." for refusal in done.refusals)
-
-
-class CorrectItem(Action):
-    """Replace an item for all roles that lack it, or for one role for which it is parked.
-
-    The value is JSON, and is packed as the item was; where the item is a text, it is the new text.
-    """
-
-    path: ClassVar[str] = "parked/correct"
-    title: ClassVar[str] = "Correct"
-    words = (
-        "parked correct {envelope_id} --event={event} --item={item} --value={value} --role={role} --reason={reason} "
-        "--resume={resume}"
-    )
-    right = Right.OPERATOR
-
-    envelope_id: UUID
-    event: Annotated[str, Field(max_length=64)] | None = None
-    item: Index
-    role: Login | None = None
-    value: Annotated[str, asked("text", "Value", "The new item: as JSON, or as the text that it is.")]
-    reason: Reason
-    resume: Annotated[bool, asked("check", "Resume it at once", "for all roles for which it is parked")] = False
-
-    def typed(self, bus: BusAccess) -> Mapping[str, str]:
-        with bus.reading() as connection:
-            target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
-            standing = read_standing(connection, target)
-        payload = standing.payload(target.role_id)
-        value = payload.editable()
-        # Marks of direction would show the value otherwise than it is.
-        return {"value": value if payload.kind is Kind.TEXT else escaped(value)}
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        with bus.reading() as connection:
-            target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
-            reach = read_reach(connection, target)
-        yield corrected_sentence(target, done=False)
-        yield from reach_sentences(target, reach)
-
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
-            target = find_target(connection, self.envelope_id, self.role, self.event, self.item)
-            standing = read_standing(connection, target)
-            after = standing.payload(target.role_id).rewritten(self.value)
-            check_size(after, bus.config.front.max_item_bytes)
-            reach = read_reach(connection, target)
-            decision = decision_of(bus.clock, self.reason)
-            correct(connection, target, standing, after, decision)
-            ids = Ids(bus.clock)
-            resumed = [resume_place(connection, place, decision, ids) for place in target.places if self.resume]
-        yield corrected_sentence(target, done=True)
-        yield from reach_sentences(target, reach)
-        for each in resumed:
-            yield from resumed_sentences(each)
 
 
 def _numbers(envelopes: int, items: int) -> str:
@@ -340,71 +183,4 @@ def show_batch_json(bus: TheBus, _: TheVisitor, batch: Annotated[str, Path(max_l
     return answer({**of_parked_batch(found), "envelope_ids": [event.envelope_id for event in events]})
 
 
-MOST_BATCHES = 1000
-"""Batches that one request may name. More make a transaction long, which others wait for."""
-
-
-class _OfBatches(Action, ABC):
-    """The parked batches that an action is about.
-
-    Args:
-        batch: ids, or the beginnings of some.
-    """
-
-    right = Right.OPERATOR
-
-    batch: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=255)]], Field(min_length=1, max_length=MOST_BATCHES)
-    ]
-
-    def find(self, connection: Connection) -> list[ParkedBatch]:
-        """Find them.
-
-        Raises:
-            Refused: one of them is not parked (``batch_not_parked``), or several begin so (``ambiguous_id``).
-        """
-        found = [find_parked_batch(connection, each) for each in self.batch]
-        return [*{each.id: each for each in found}.values()]
-
-
-class ResumeBatches(_OfBatches):
-    """Have readers get parked batches again, and count their attempts anew: all that are named, or none."""
-
-    path: ClassVar[str] = "batches/resume"
-    title: ClassVar[str] = "Resume"
-    words = "parked batch resume {batch} --reason={reason}"
-
-    reason: OptionalReason = ""
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        found = bus.read(self.find)
-        return (f"{each.whose} gets {each.id} again." for each in found)
-
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
-            found = self.find(connection)
-            for each in found:
-                resume_batch(connection, each, decision_of(bus.clock, self.reason))
-        return (f"{each.whose} gets {each.id} again." for each in found)
-
-
-class DropBatches(_OfBatches):
-    """Have readers go without parked batches, for good."""
-
-    path: ClassVar[str] = "batches/drop"
-    title: ClassVar[str] = "Drop for good"
-    words = "parked batch drop {batch} --reason={reason}"
-    is_final: ClassVar[bool] = True
-
-    reason: Reason
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        found = bus.read(self.find)
-        return (f"{each.whose} goes without {each.id}, for good." for each in found)
-
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
-            found = self.find(connection)
-            for each in found:
-                drop_batch(connection, each, decision_of(bus.clock, self.reason))
-        return (f"{each.whose} goes without {each.id}." for each in found)
+ACTIONS = (ResumeParked, DropParked, ResumeAllParked, CorrectItem, ResumeBatches, DropBatches)

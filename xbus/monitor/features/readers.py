@@ -1,31 +1,21 @@
 """Readers and subscriptions: their lag, ranges, programs and history, and the moves of a person."""
 
-from abc import ABC
-from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
-from pydantic import Field
 
+from xbus.admin.commands.reader import MergeRanges, MoveReader, SplitRange, UndoMove
+from xbus.admin.commands.subscription import ResumeSubscription
 from xbus.admin.objects import of_move, of_range, of_reader
-from xbus.admin.output import counted, moment
-from xbus.admin.repair.moves import decision_of
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.log.catalog import read_pauses
-from xbus.broker.journal.log.slices import parse_start
-from xbus.broker.journal.people import Right
-from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.parked import list_parked_batches
-from xbus.broker.journal.readers.people import RangeMove, find_reader
+from xbus.broker.journal.readers.people import find_reader
 from xbus.broker.journal.readers.status import MOST_COUNTED_EVENTS, list_moves, list_readers
-from xbus.broker.journal.readers.subscriptions import find_ended, resume_subscription
 from xbus.broker.journal.writes import PauseKind
-from xbus.monitor.actions import UNSAID, Action, Reason, asked
-from xbus.monitor.bus import BusAccess
 from xbus.monitor.features.entries import read_entry
 from xbus.monitor.features.envelopes import Limit
-from xbus.monitor.people import Visitor
 from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheVisitor
 from xbus.monitor.rest import ObjectResponse, answer, answer_list
 
@@ -110,159 +100,4 @@ def show_json(
     return answer({**of_reader(status), **told})
 
 
-SHOWN_RANGES = 20
-"""Ranges that a preview names one by one. More make it long."""
-
-LOST = "Programs that read them now lose their batches: what they settle late is refused."
-
-RangeId = Annotated[int, Field(ge=1, le=2**63 - 1)]
-
-
-class _OfReader(Action, ABC):
-    """An action on a reader.
-
-    Args:
-        name: of the reader.
-    """
-
-    right = Right.OPERATOR
-
-    name: str = Field(max_length=4000)
-    reason: Reason
-
-
-class MoveReader(_OfReader):
-    """Have a reader go on at another place of the log."""
-
-    path = "readers/move"
-    title = "Move"
-    words = "reader move {name} {place} --range={range_id} --reason={reason}"
-
-    place: Annotated[
-        str, asked("line", "Place", "A position of the log, a date and time in UTC, oldest or head.", max_length=64)
-    ]
-    range_id: RangeId | None = None
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        # Until the person has typed a place, the head stands for it.
-        start = parse_start("head" if self.place == UNSAID else self.place)
-        moves = bus.read(lambda connection: people.plan_move(connection, self.name, start, self.range_id))
-        if self.place == UNSAID:
-            yield f"{counted(len(moves), 'range')} of {self.name} go on at the place that you say."
-            yield from _told([f"Range {each.before.id} is at {each.before.place}." for each in moves])
-        else:
-            yield from _told([_sentence(each) for each in moves])
-        yield "A place before that has items read again; one behind it has items never read."
-        yield LOST
-
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        start = parse_start(self.place)
-        with bus.writing(visitor) as connection:
-            moves = people.move(connection, self.name, start, decision_of(bus.clock, self.reason), self.range_id)
-        yield from _told([_sentence(each) for each in moves])
-
-
-class UndoMove(_OfReader):
-    """Put a reader back to where it stood before a checkpoint or a move."""
-
-    path = "readers/undo"
-    title = "Undo"
-    words = "reader undo {name} --act={act} --reason={reason}"
-
-    act: str | None = Field(default=None, max_length=36, description="The act of the history; the newest by default.")
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        with bus.reading() as connection:
-            wanted = None if self.act is None else people.resolve_act(connection, self.name, self.act)
-            _, moves = people.plan_undo(connection, self.name, wanted)
-        yield from _told([_sentence(each) for each in moves])
-        yield LOST
-
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
-            wanted = None if self.act is None else people.resolve_act(connection, self.name, self.act)
-            moves = people.undo(connection, self.name, decision_of(bus.clock, self.reason), wanted)
-        yield from _told([_sentence(each) for each in moves])
-
-
-class SplitRange(_OfReader):
-    """Cut a range of a reader into two halves, so that two programs can read them."""
-
-    path = "readers/split"
-    title = "Split"
-    words = "reader split {name} {range_id} --reason={reason}"
-
-    range_id: RangeId
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        parent = bus.read(lambda connection: people.plan_split(connection, self.name, self.range_id))
-        yield f"Cut range {parent.id} into two halves, which go on at {parent.place}."
-        if parent.handed_out:
-            yield "The batch that is out is delivered again, in two parts."
-
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
-            one, other = people.split(connection, self.name, self.range_id, decision_of(bus.clock, self.reason))
-        yield f"Range {self.range_id} is split into {one.id} and {other.id}."
-
-
-class MergeRanges(_OfReader):
-    """Make one range of neighbours of a reader, so that one program reads them."""
-
-    path = "readers/merge"
-    title = "Merge"
-    words = "reader merge {name} {range_ids} --reason={reason}"
-
-    range_ids: list[RangeId] = Field(min_length=1, max_length=1000)
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        parents = bus.read(lambda connection: people.plan_merge(connection, self.name, self.range_ids))
-        yield f"Make one range of {self.told}. Each part goes on where it stands."
-        if any(each.handed_out for each in parents):
-            yield "Batches that are out are delivered again, as one."
-
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
-            (made,) = people.merge(connection, self.name, self.range_ids, decision_of(bus.clock, self.reason))
-        yield f"The ranges {self.told} are merged into {made.id}."
-
-    @property
-    def told(self) -> str:
-        """The ranges in a sentence."""
-        return ", ".join(map(str, self.range_ids))
-
-
-def _sentence(move: RangeMove) -> str:
-    return f"Range {move.before.id} goes on at {move.after.place}; it was at {move.before.place}."
-
-
-def _told(sentences: Sequence[str]) -> Iterator[str]:
-    yield from sentences[:SHOWN_RANGES]
-    if len(sentences) > SHOWN_RANGES:
-        yield f"So do {len(sentences) - SHOWN_RANGES:,} more."
-
-
-class ResumeSubscription(Action):
-    """Have a subscription go on that its subscriber has ended by 410.
-
-    Args:
-        name: of the subscription.
-    """
-
-    path: ClassVar[str] = "subscriptions/resume"
-    title: ClassVar[str] = "Resume"
-    words = "subscription resume {name} --reason={reason}"
-    right = Right.OPERATOR
-
-    name: str = Field(max_length=4000)
-    reason: Reason
-
-    def preview(self, bus: BusAccess) -> Iterator[str]:
-        found = bus.read(lambda connection: find_ended(connection, self.name))
-        yield f"The subscriber of {self.name} wanted no more, since {moment(found.ended_at)}."
-        yield f"Gateways call {found.url} again, with what has come since. What retention has removed is skipped."
-
-    def carry_out(self, bus: BusAccess, visitor: Visitor) -> Iterator[str]:
-        with bus.writing(visitor) as connection:
-            resume_subscription(connection, self.name, decision_of(bus.clock, self.reason))
-        yield f"{self.name} goes on."
+ACTIONS = (MoveReader, UndoMove, SplitRange, MergeRanges, ResumeSubscription)

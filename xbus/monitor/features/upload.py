@@ -26,7 +26,7 @@ from xbus.broker.journal.operations.descriptors import list_descriptors, read_de
 from xbus.broker.journal.people import Right
 from xbus.emitter import Emitter, Receipt
 from xbus.errors import Refused
-from xbus.monitor.bus import BusAccess
+from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, reserved_for
 
 router = APIRouter(prefix="/upload", route_class=reserved_for(Right.UPLOADER))
@@ -70,8 +70,7 @@ TheAnswers: TypeAlias = Annotated[UploadForm, Form()]
 @router.get("")
 def ask(bus: TheBus, page: ThePage) -> HTMLResponse:
     """Ask for a file, its descriptor and its emitter."""
-    with bus.reading() as connection:
-        stored, descriptors = read_stored(connection), list_descriptors(connection)
+    stored, descriptors = bus.read(read_stored), bus.read(list_descriptors)
     return page("upload/form.html", descriptors=descriptors, it=stored.in_use)
 
 
@@ -123,7 +122,7 @@ def send(bus: TheBus, page: ThePage, visitor: TheVisitor, file: TheUpload, asked
         bad = SkipBadLines(partial(_tell, told)) if asked.skip_bad else StopAtBadLine()
         receipt = _send(bus, asked, event_type, items, bad)
     name = _name_of(file)
-    with bus.writing(visitor) as connection:
+    with VisitorBus(bus, visitor).writing() as connection:
         sent = f"envelope {receipt.envelope_id}, {name}"
         note_acts(connection, [act_here(bus.now(), "uploaded", f'emitter "{asked.emitter}"', after=sent)])
     return page("upload/sent.html", receipt=receipt, bad=bad.count, told=told, asked=asked, name=name)

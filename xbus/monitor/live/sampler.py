@@ -324,8 +324,7 @@ class Sampler:
         """Keep a sample, and give what the samples of the last minute came to."""
         with self._bus.writing_itself() as connection:
             keeping.keep(connection, sample)
-        with self._bus.reading() as connection:
-            found = keeping.read_samples(connection, keeping.STEP, now - MINUTE)
+        found = self._bus.read(lambda connection: keeping.read_samples(connection, keeping.STEP, now - MINUTE))
         return join(found, 60, found[0].began_at) if found else None
 
     async def _ask(self, side: Literal["front", "back"]) -> tuple[str, HealthReport | None]:

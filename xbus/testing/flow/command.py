@@ -15,9 +15,10 @@ from xbus.admin.files.descriptor import Descriptor
 from xbus.admin.files.descriptor_file import read_descriptor
 from xbus.admin.files.item_file import ItemFile
 from xbus.admin.files.text import KINDS, PlainForm
-from xbus.admin.output import counted, on_one_line, one_json
-from xbus.admin.program import CommandGroup, json_option
+from xbus.admin.output import Output, counted, on_one_line, one_json
+from xbus.admin.program import CommandGroup
 from xbus.admin.repair.payload import showable
+from xbus.admin.signatures import argument, command, option, shown
 from xbus.errors import XbusError
 from xbus.recipient import Recipient
 from xbus.rpc.codec import Value
@@ -25,6 +26,7 @@ from xbus.testing.flow.hops import Hop
 from xbus.testing.flow.running import FlowResult, run_flow, types_of
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 def _roles(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, type[Recipient]]:
@@ -42,41 +44,33 @@ def flow() -> None:
     """Try a whole bus, without a broker."""
 
 
-@flow.command()
-@click.argument("bus_path", type=FILE, metavar="BUS")
-@click.option("--in", "path", required=True, type=FILE, metavar="FILE", help="The items that an emitter sends.")
-@click.option(
-    "--type",
-    "type_name",
-    type=TYPE,
-    metavar="NAME",
-    help="Their event type; by default that of the descriptor, that of the file's name, or the only one that an "
-    "emitter of BUS may send.",
-)
-@click.option(
-    "--role",
-    "roles",
-    multiple=True,
-    callback=_roles,
-    metavar="SERVICE=module:Class",
-    help="A worker or consumer; once for each. A consumer without one only notes what it gets.",
-)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER", help="Write what each "
-              "consumer gets into a file of its own, as JSON lines, and print no items.")  # fmt: skip
-@click.option("--descriptor", type=FILE, metavar="FILE", help="Read the items by an XML input descriptor.")
-@click.option("--format", "kind", type=click.Choice(KINDS), help="The form of the file, if its name does not say it.")
-@click.option("--encoding", metavar="NAME", help="Its encoding; by default the descriptor's, or utf-8.")
-@json_option("hop")
+@command(flow)
 def run(
-    bus_path: Path,
-    path: Path,
-    type_name: str | None,
-    roles: dict[str, type[Recipient]],
-    out: Path | None,
-    descriptor: Path | None,
-    kind: str | None,
-    encoding: str | None,
-    as_json: bool,
+    bus_path: Path = argument(FILE, metavar="BUS"),
+    path: Path = option("The items that an emitter sends.", FILE, "--in", required=True, metavar="FILE"),
+    type_name: str | None = option(
+        "Their event type; by default that of the descriptor, that of the file's name, or the only one that an "
+        "emitter of BUS may send.",
+        TYPE,
+        "--type",
+    ),
+    roles: dict[str, type[Recipient]] = option(
+        "A worker or consumer; once for each. A consumer without one only notes what it gets.",
+        None,
+        "--role",
+        multiple=True,
+        callback=_roles,
+        metavar="SERVICE=module:Class",
+    ),
+    out: Path | None = option(
+        "Write what each consumer gets into a file of its own, as JSON lines, and print no items.",
+        FOLDER,
+        metavar="FOLDER",
+    ),
+    descriptor: Path | None = option("Read the items by an XML input descriptor.", FILE, metavar="FILE"),
+    kind: str | None = option("The form of the file, if its name does not say it.", click.Choice(KINDS), "--format"),
+    encoding: str | None = option("Its encoding; by default the descriptor's, or utf-8.", metavar="NAME"),
+    output: Output = shown("hop", wide=False),
 ) -> None:
     """Run the items of a file through the graph of a bus file, and show each hop.
 
@@ -93,7 +87,7 @@ def run(
     with redirect_stdout(sys.stderr):
         result = run_flow(bus_path, event_type, items, roles)
     files = {} if out is None else _write(out, result.hops)
-    if as_json:
+    if output.as_json:
         for hop in result.hops:
             click.echo(one_json(_object(hop, files)))
     else:

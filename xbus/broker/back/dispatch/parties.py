@@ -301,8 +301,9 @@ class GroupCall:
     @property
     def is_traced(self) -> bool:
         """Check whether any of the envelopes that were read back is traced; of a group none is."""
-        heads = [small.envelope.head for part in self.parts if isinstance(part, PagePart) for small in part.envelopes]
-        return any(head.headers is not None and tracing.IN_BYTES in head.headers for head in heads)
+        envelopes = [small.envelope for part in self.parts if isinstance(part, PagePart) for small in part.envelopes]
+        # No function is called for each of them.
+        return tracing.IN_BYTES in b" ".join([each.head.headers for each in envelopes if each.head.headers is not None])
 
     def chosen(self, positions: Collection[int]) -> list[Part]:
         """Give the parts of the envelopes at some positions."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from xbus.admin.repair.moves import decision_of
+from xbus.admin.signatures import decision_of
 from xbus.broker.journal.audit import act_here, acting_as, acting_person, person
 from xbus.clock import SystemClock
 
