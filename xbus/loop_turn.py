@@ -14,12 +14,15 @@ class LoopTurn:
         acts: what is to be done; while somebody is at work, acts may be appended here, too.
         number: grows whenever sockets are looked at, or something else is run.
         is_busy: whether somebody is at work who calls ``end`` then.
+        wakes: whether callers were told something whose next acts are to be done in the turn in which they go on. Each
+            turn costs a call of the system.
     """
 
     def __init__(self) -> None:
         self.acts: list[Act] = []
         self.number = 0
         self.is_busy = False
+        self.wakes = False
 
     def at_end(self, act: Act) -> None:
         """Do something behind all reads of this turn of the loop; in the next turn if nobody is at work."""
@@ -58,6 +61,14 @@ class LoopTurn:
             raise
         finally:
             self.is_busy = False
+        if self.wakes:
+            self.wakes = False
+            # The next turn ends behind those who go on in it.
+            self.at_end(_nothing)
+
+
+def _nothing() -> None:
+    """Hold the place of acts that may come."""
 
 
 def tell(error: Exception) -> None:

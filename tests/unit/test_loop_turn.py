@@ -25,6 +25,27 @@ async def test_acts_behind_one_that_is_interrupted_are_done_in_the_next_turn() -
     assert done == ["before", "behind", "later"]
 
 
+async def test_those_who_are_told_go_on_and_their_acts_are_done_in_one_turn() -> None:
+    turn = LoopTurn()
+    told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done: list[str] = []
+
+    async def go_on() -> None:
+        await told
+        turn.at_end(lambda: done.append("act"))
+
+    def tell() -> None:
+        told.set_result(None)
+        turn.wakes = True
+
+    going_on = asyncio.create_task(go_on())
+    await asyncio.sleep(0)
+    turn.run(tell)
+    await asyncio.sleep(0)
+    assert going_on.done()
+    assert done == ["act"]
+
+
 async def test_an_interrupt_inside_a_read_leaves_the_turn_at_work_for_nobody() -> None:
     done: list[str] = []
     turn = LoopTurn()

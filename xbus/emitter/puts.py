@@ -238,6 +238,7 @@ class Puts:
         self._out.discard(message)
         self._window.give(message.size)
         _give(message, answer)
+        self._turn.wakes = True
         if self._waiting and not self._is_due:
             self._send()
 
@@ -307,22 +308,13 @@ def _outcomes(entries: Sequence[Entry], answers: Value) -> list[Receipt | CallEr
     outcomes: list[Receipt | CallError | GoesAlone] = []
     told: Any
     for entry, told in zip(entries, answers, strict=True):
-        if (
-            type(told) is list
-            and len(told) == 3
-            and type(told[0]) is type(told[2]) is bytes
-            and len(told[0]) == _ID_BYTES
-            and type(told[1]) is int
-        ):
-            envelope_id, position, digest = told
-            text = envelope_id.hex()
-            fields = (
-                f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}",
-                *(position, 1, entry[3], digest, position == 0),
-            )
-            outcomes.append(tuple.__new__(Receipt, fields))
-        else:
-            outcomes.append(_error_of(told, _ids_of(entry)))
+        match told:
+            case [bytes(made), position, bytes(digest)] if type(position) is int and len(made) == _ID_BYTES:
+                digits = made.hex()
+                text = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+                outcomes.append(tuple.__new__(Receipt, (text, position, 1, entry[3], digest, position == 0)))
+            case _:
+                outcomes.append(_error_of(told, _ids_of(entry)))
     return outcomes
 
 
