@@ -69,7 +69,10 @@ class Until(click.ParamType[datetime]):
             return value
         now = SystemClock().now()
         if ahead := _AGO.fullmatch(value):
-            moment = now + timedelta(**{_UNITS[ahead[2]]: float(ahead[1])})
+            try:
+                moment = now + timedelta(**{_UNITS[ahead[2]]: float(ahead[1])})
+            except OverflowError:
+                self.fail(f"{value} is further ahead than time goes", param, ctx)
         else:
             moment = Moment().convert(value, param, ctx)
         if moment <= now:

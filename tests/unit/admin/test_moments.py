@@ -25,7 +25,7 @@ def test_an_end_is_so_long_from_now_or_a_moment() -> None:
     assert Until().convert("2999-01-31", None, None) == datetime(2999, 1, 31, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("text", ["2020-01-31", "never"])
+@pytest.mark.parametrize("text", ["2020-01-31", "never", "9999999999d"])
 def test_an_end_that_is_over_or_no_moment_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         Until().convert(text, None, None)
