@@ -360,6 +360,7 @@ class OpenEnvelope:
             self.state.content_hash,
             self.state.headers,
             self.state.content(at),
+            self.state.kept is not None and len(self.state.kept) <= 1,
         )
         return self._closing(self._close(seal)).map(self._receipt)
 

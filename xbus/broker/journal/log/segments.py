@@ -82,7 +82,11 @@ def gather(appends: Sequence[Append], max_bytes: int) -> list[SegmentRow]:
     by_event: dict[UUID, list[Append]] = {}
     for append in appends:
         by_event.setdefault(append.event_id, []).append(append)
-    return [_row(run) for run_of in by_event.values() for run in _runs(run_of, max_bytes)]
+    return [
+        _row(run)
+        for run_of in by_event.values()
+        for run in ((run_of,) if len(run_of) == 1 else _runs(run_of, max_bytes))
+    ]
 
 
 def _runs(appends: Iterable[Append], max_bytes: int) -> Iterator[list[Append]]:
@@ -102,9 +106,9 @@ def _runs(appends: Iterable[Append], max_bytes: int) -> Iterator[list[Append]]:
 
 
 def _row(run: Sequence[Append]) -> SegmentRow:
-    data = run[0].data if len(run) == 1 else b"".join(append.data for append in run)
-    items = sum(append.items for append in run)
-    first = run[0]
+    first, data, items = run[0], run[0].data, run[0].items
+    if len(run) > 1:
+        data, items = b"".join([append.data for append in run]), sum([append.items for append in run])
     return make_row(first.event_id, first.first_index, items, data, compressed=first.compress, stored=first.stored)
 
 

@@ -92,6 +92,8 @@ class Seal(Write["SealReceipt"]):
         content_hash: as in ``model.envelope``, where it has an idempotency key.
         headers: as it began with.
         content: all of it, as a group of one; None where that is not at hand. The back then reads nothing.
+        is_one_append: whether its items came by one append at the most, so that they are one segment. It needs a
+            ``content``, and spares the commit a read.
     """
 
     envelope_id: UUID
@@ -101,6 +103,7 @@ class Seal(Write["SealReceipt"]):
     content_hash: bytes | None = None
     headers: bytes | None = None
     content: "PutGroup | None" = None
+    is_one_append: bool = False
 
 
 class PutEvent(NamedTuple):

@@ -1,7 +1,7 @@
 """Groups that go as columns, in a whole back: who gets them, and what becomes of those that are not committed."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from tests.support.bundles import DONE, FAILS, TOO_OLD, Wire, bundles, by_item, 
 from tests.support.journal import NOW, small_bus
 from tests.support.recipients import BUNDLES, LOST, SILENT, VOTES, ScriptedClient
 from tests.unit.broker.back.dispatch.bundles.test_bundles import make_own, settle, want_order
+from tests.unit.broker.back.dispatch.bundles.test_successors import as_it_is
 from tests.unit.broker.back.test_instances import configure
 from xbus import model
 from xbus.broker.back.dispatch.parties import FIRST_ENVELOPES, MOST_WAITING
@@ -224,6 +225,28 @@ async def test_a_call_that_is_out_at_the_end_is_broken_off(journal: Journal) -> 
         await broker.back._assembly._groups.finish(0.01)
         assert [call.verb for call in broker.script.calls][-1] == "stop_envelope"
         assert (await broker.cursor(), in_groups(broker)) == (1, 0)
+
+
+async def test_a_group_passes_workers_without_a_page(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = 0
+    async with running(journal) as broker:
+        await broker.register("names_1", BUNDLES, xbus_take_envelopes=as_it_is)
+        await broker.register("store_1", BUNDLES)
+        await put_all(broker, "_", "flights")
+        await broker.until(lambda: settled(broker, "store_1") == 1)
+        await settle()
+        log = broker.back._assembly._log
+        read = log.page
+
+        def counted(after: int, services: Collection[str]) -> Any:
+            nonlocal pages
+            pages += 1
+            return read(after, services)
+
+        monkeypatch.setattr(log, "page", counted)
+        await put_all(broker, "ab", "flights")
+        await broker.until(lambda: settled(broker, "store_1") == 3)
+    assert (pages, letters(broker), letters(broker, "names_1")) == (0, "_ab", "_ab")
 
 
 # -- order -----------------------------------------------------------------------------------------------------------

@@ -103,6 +103,19 @@ async def test_a_large_one_stands_between_groups(north: Desk, told: list[Any], b
     assert told[1].content is None
 
 
+@pytest.mark.parametrize("batches", [[], [[b"a", b"b"]]], ids=["empty", "one batch"])
+async def test_its_receipt_is_that_of_the_same_put(north: Desk, told: list[Any], batches: list[list[bytes]]) -> None:
+    in_parts = await north.seal(await ended(north, *batches))
+    items = [item for batch in batches for item in batch]
+    put = await north.put(
+        uuid.uuid4(), NewEvent(uuid.uuid4(), "notes", len(items), pack_items(items) if items else b"")
+    )
+    assert in_parts[2:] == put[2:]
+    stored = await north.stored(in_parts.envelope_id)
+    assert stored is not None
+    assert stored.receipt == in_parts
+
+
 def closings(connection: sa.Connection) -> list[datetime]:
     """The moments at which all envelopes were closed, in position order."""
     closed = sa.select(model.envelope.c.closed_at).order_by(model.envelope.c.position)
