@@ -13,6 +13,9 @@ from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually
 
+ITEM_SECONDS = 5
+"""For so long the broker waits for what a worker makes of an item."""
+
 
 class Gate:
     """Holds a worker at its first item until it is opened."""
@@ -116,8 +119,9 @@ async def test_work_goes_to_who_is_free_and_a_new_worker_joins_at_once(shared_wo
 async def test_what_a_leaving_worker_leaves_undone_is_anothers(
     how: str, sqlite_url: str, start_daemon: StartDaemon
 ) -> None:
+    """Its answer is waited for when it logs out, and counts no more when the time for an item is over."""
     add_bus(sqlite_url, {"test_event": {"w": ["c"], "c": []}}, {"w": 2})
-    daemon = start_daemon(sqlite_url)
+    daemon = start_daemon(sqlite_url, {"back": {"send_item_timeout": ITEM_SECONDS}})
     leaving = OldWorker(daemon.back, "w_1")
     async with (
         OldConsumer(daemon.back, "c_1") as consumer,

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import math
 import os
+import resource
 import socket
 from collections.abc import Iterator
 
@@ -243,17 +244,44 @@ def test_the_clients_of_a_loop_share_a_watch_and_those_of_another_loop_have_thei
 
 
 @pytest.mark.skipif(not HAS_EPOLL, reason="the sockets of clients are watched by epoll")
-async def test_a_watch_of_nothing_keeps_no_descriptor() -> None:
+async def test_a_watch_of_nothing_needs_no_descriptor_to_go_on_and_leaves_none_at_its_end() -> None:
+    before = len(os.listdir("/proc/self/fd"))
     watch = SocketWatch(LoopTurn())
     heard: list[bytes] = []
     ours, peer = socket.socketpair()
-    before = len(os.listdir("/proc/self/fd"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with ours, peer:
-        for _ in range(2):
+        watch.add_reader(ours.fileno(), lambda: heard.append(ours.recv(1)))
+        watch.remove_reader(ours.fileno())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_lowest_free(), hard))
+        try:
             watch.add_reader(ours.fileno(), lambda: heard.append(ours.recv(1)))
             peer.send(b"x")
             await eventually(lambda: bool(heard), "it is read")
-            assert len(os.listdir("/proc/self/fd")) == before + 1
             watch.remove_reader(ours.fileno())
-            assert len(os.listdir("/proc/self/fd")) == before
-            heard.clear()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    del watch
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.skipif(not HAS_EPOLL, reason="the sockets of clients are watched by epoll")
+def test_a_watch_is_closed_behind_the_end_of_its_loop() -> None:
+    async def watching(descriptor: int) -> SocketWatch:
+        watch = SocketWatch(LoopTurn())
+        watch.add_reader(descriptor, list)
+        return watch
+
+    ours, peer = socket.socketpair()
+    with ours, peer:
+        with asyncio.Runner() as runner:
+            watch = runner.run(watching(ours.fileno()))
+        watch.remove_reader(ours.fileno())
+        watch.close()
+
+
+def _lowest_free() -> int:
+    """The lowest number of a descriptor that is free: all others of lower numbers are taken."""
+    descriptor = os.dup(0)
+    os.close(descriptor)
+    return descriptor

@@ -50,8 +50,11 @@ class SocketWatch:
     """
 
     def __init__(self, turn: LoopTurn) -> None:
-        # Made with the first socket, as its own descriptor is ready when one of its sockets is.
-        self._epoll: select.epoll | None = None
+        # Its own descriptor is ready when one of its sockets is. It is kept to the end: a server whose last connection
+        # has ended may have no descriptor left for another one.
+        self._epoll = select.epoll()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop that looks at the sockets; None while nothing is watched."""
         self._watched: dict[int, tuple[Act | None, Act | None]] = {}
         """By descriptor, its reader and its writer."""
         self.turn = turn
@@ -75,32 +78,33 @@ class SocketWatch:
     def close(self) -> None:
         """Watch nothing any more."""
         self._watched.clear()
-        if self._epoll is not None:
-            asyncio.get_running_loop().remove_reader(self._epoll)
-            self._epoll.close()
-            self._epoll = None
+        self._rest()
+        self._epoll.close()
 
     def _watch(self, descriptor: int, reader: Act | None, writer: Act | None) -> None:
         events = (select.EPOLLIN if reader else 0) | (select.EPOLLOUT if writer else 0)
-        if self._epoll is None:
-            self._epoll = select.epoll()
-            asyncio.get_running_loop().add_reader(self._epoll, self._look)
-        is_watched = descriptor in self._watched
         if not events:
-            if is_watched:
-                del self._watched[descriptor]
+            if self._watched.pop(descriptor, None) is not None:
                 self._epoll.unregister(descriptor)
             if not self._watched:
-                self.close()
+                self._rest()
             return
-        self._watched[descriptor] = reader, writer
-        if is_watched:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._epoll, self._look)
+        if descriptor in self._watched:
             self._epoll.modify(descriptor, events)
         else:
             self._epoll.register(descriptor, events)
+        self._watched[descriptor] = reader, writer
+
+    def _rest(self) -> None:
+        """Have the loop keep nothing of this while there is nothing to watch."""
+        if self._loop is not None:
+            self._loop.remove_reader(self._epoll)
+            self._loop = None
 
     def _look(self) -> None:
-        assert self._epoll is not None, "it is watched"
         turn = self.turn
         turn.number += 1
         turn.is_busy = True

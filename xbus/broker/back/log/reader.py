@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
@@ -402,8 +403,11 @@ class LogSlices:
             The events found. There may be none though the log goes on: whoever looks for more reads on at ``to``, after
             :meth:`beyond`. Events that only an archive has are asked for: who waits is woken when it is back.
         """
-        ahead = self._ahead.pop((types, tuple(stretches), bounds), None)
-        found = None if ahead is None else await ahead
+        found = None
+        if (ahead := self._ahead.pop((types, tuple(stretches), bounds), None)) is not None:
+            # Not by itself: it may be cancelled when the back stops, and whoever waits for it is not.
+            await asyncio.wait([ahead])
+            found = None if ahead.cancelled() else ahead.result()
         if found is None or found.ends_log or found.archived:
             # Behind the end of the log more may have come, and back of the archive.
             found = await self._read(types, stretches, bounds)
@@ -413,17 +417,26 @@ class LogSlices:
         """Read a slice while a program works on the one before it; ``read`` gives it within ``AHEAD_SECONDS``."""
         wanted = types, tuple(stretches), bounds
         if self._tasks is not None and len(self._ahead) < MOST_AHEAD and wanted not in self._ahead:
-            self._ahead[wanted] = self._tasks.create_task(self._kept(wanted), name="a slice that is read ahead")
+            ahead = self._tasks.create_task(self._read_for_later(wanted), name="a slice that is read ahead")
+            self._ahead[wanted] = ahead
+            ahead.add_done_callback(partial(self._keep, wanted))
 
-    async def _kept(self, wanted: _Wanted) -> Slice | None:
-        """Read a slice, and forget it when it is too old. None where it can't be read, as its reader will be told."""
+    async def _read_for_later(self, wanted: _Wanted) -> Slice | None:
+        """Read a slice; None where it can't be read, as its reader will be told."""
         try:
             return await self._read(*wanted)
-        except JournalError as error:
-            log.info("a slice is not read ahead: %s", error, extra={"action": "slice_unread", "code": error.code})
+        except Exception as error:
+            log.info("a slice is not read ahead: %s", error, extra={"action": "slice_unread"})
             return None
-        finally:
-            asyncio.get_running_loop().call_later(AHEAD_SECONDS, self._ahead.pop, wanted, None)
+
+    def _keep(self, wanted: _Wanted, ahead: "asyncio.Task[Slice | None]") -> None:
+        """Keep a slice until it is too old."""
+
+        def forget() -> None:
+            if self._ahead.get(wanted) is ahead:
+                del self._ahead[wanted]
+
+        asyncio.get_running_loop().call_later(AHEAD_SECONDS, forget)
 
     async def _read(self, types: frozenset[int], stretches: Sequence[Stretch], bounds: SliceBounds) -> Slice:
         tail = self._log.tail
@@ -465,13 +478,17 @@ class LogSlices:
     async def follow(self) -> None:
         """For ever: wake those who wait for what was sealed, and read ahead."""
         self._seen = self._noted_until = self._log.head
-        async with asyncio.TaskGroup() as self._tasks:
-            while True:
-                await self._grown.wait()
-                self._grown.clear()
-                head = self._log.head
-                self._wake(await self._types_until(head))
-                self._seen = head
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                while True:
+                    await self._grown.wait()
+                    self._grown.clear()
+                    head = self._log.head
+                    self._wake(await self._types_until(head))
+                    self._seen = head
+        finally:
+            # Programs are answered until the end, and read for themselves.
+            self._tasks = None
 
     def _grew(self, sealed: Sequence[Sealed]) -> None:
         """Note the types of what this process has sealed; they need not be looked up, unless it came in parts."""

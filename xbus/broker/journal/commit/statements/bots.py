@@ -19,7 +19,7 @@ SLOWED_AFTER = 10
 
 FIRST_PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
-"""A slowed bot pauses for the first time, then for twice as long, up to the second."""
+"""A slowed bot pauses for the first time span, then for twice as long each time, up to the longest one."""
 
 FIRST_RETRY = timedelta(seconds=1)
 LONGEST_RETRY = timedelta(minutes=5)
