@@ -557,7 +557,7 @@ class GroupDelivery:
             if any(results.count(BundleStatus.COMMITTED) < len(results) for results in outcome.values()):
                 # Before the failures are noted, which may take long: another recipient may come in the meantime.
                 going_on, together = self._outcomes.sort_out(party, recipients, bundle, outcome)
-                party.parts[:0] = call.chosen(going_on)
+                party.put_back(call.chosen(going_on))
                 await self._outcomes.note_failed(shares, outcome)
         finally:
             for recipient in recipients:
