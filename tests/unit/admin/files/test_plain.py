@@ -160,6 +160,43 @@ def test_without_a_mark_the_order_of_bytes_shows(tmp_path: Path, width: str, ord
         entries_of(path)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-be", "utf-16-le", "utf-32-be", "utf-32-le"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "имя,вес\nАнна,5\n"),
+        ("a.csv", "имя;вес\r\nАнна;5\r\n"),
+        ("a.csv", "имя\nАнна\n"),
+        ("a.csv", "名前,住所\n一郎,東京\u3000一\n"),
+        ("a.jsonl", '"Анна"\n'),
+    ],
+)
+def test_the_order_shows_whatever_the_script(tmp_path: Path, name: str, content: str, encoding: str) -> None:
+    path = written(tmp_path / name, content.encode(encoding))
+    with pytest.raises(XbusError, match=f"looks like {encoding.upper()} without a mark") as refused:
+        entries_of(path)
+    assert refused.value.next_step.endswith(f"--encoding {encoding}")
+    assert told(entries_of(path, encoding=encoding[:6])) == told(entries_of(path, encoding=encoding))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "seen"),
+    [
+        ("a.csv", b"id,n\n1,a\0b\n2,c\n", ["2: this is not text in UTF-8: it has a NUL", {"id": "2", "n": "c"}]),
+        ("a.csv", b'id\n"a\n\0"\n2\n', ["2: this is not text in UTF-8: it has a NUL", {"id": "2"}]),
+        ("a.jsonl", b'"a\0b"\n2\n', ["1: this is not text in UTF-8: it has a NUL", 2]),
+    ],
+)
+def test_a_nul_is_no_text(tmp_path: Path, name: str, content: bytes, seen: list[object]) -> None:
+    assert told(entries_of(written(tmp_path / name, content))) == seen
+    assert told(entries_of(written(tmp_path / name, content), encoding="ascii"))[-1] == seen[-1]
+
+
+def test_a_nul_in_a_name_ends_the_reading(tmp_path: Path) -> None:
+    with pytest.raises(XbusError, match="1: this is not text in UTF-8: it has a NUL"):
+        entries_of(written(tmp_path / "a.csv", b"i\0d,name\n1,x\n2,y\n"))
+
+
 def test_a_bad_entry_gives_back_the_file_as_it_was(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", b'id,name\r\n\xff,"two\r\nlines"\r\n7')
     assert [entry.raw().encode("utf-8", "surrogateescape") for entry in entries_of(path)] == [
