@@ -82,8 +82,7 @@ BOT_COLUMNS: Sequence[sa.ColumnElement[Any]] = [
 def read_command(written: str) -> tuple[str, ...] | None:
     """Read the command of a bot from its text; None if the text is no list of texts."""
     found = _read_json(written)
-    is_list = isinstance(found, list) and all(isinstance(each, str) for each in found)
-    return tuple(found) if is_list else None
+    return tuple(found) if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
 
 
 def read_settings(written: str) -> dict[str, Any] | None:
@@ -92,11 +91,12 @@ def read_settings(written: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _read_json(written: str) -> Any:
+def _read_json(written: str) -> object:
     try:
-        return json.loads(written)
+        found: object = json.loads(written)
     except (ValueError, RecursionError):
         return None
+    return found
 
 
 def read_runners(connection: sa.Connection, pauses: Pauses) -> list[RunnerEntry]:
