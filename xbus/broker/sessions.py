@@ -115,6 +115,7 @@ class Sessions:
         self._api_tokens = ApiTokens(journal, of_roles=self._kind == "role", clock=clock)
         self._taken_back: list[bytes] = []
         self._changed = asyncio.Event()
+        self._saving = asyncio.Lock()
 
     async def restore(self) -> None:
         """Take up the sessions that were there before a restart."""
@@ -325,8 +326,10 @@ class Sessions:
             is_last: whether the broker stops.
         """
         try:
-            await self._save()
-            await self._credentials.write_audit(is_last=is_last)
+            # 1. ``keep`` writes the end of a session. 2. The broker stops, and writes it too. 3. Both forget it.
+            async with self._saving:
+                await self._save()
+                await self._credentials.write_audit(is_last=is_last)
         except JournalUnavailable as error:
             log.warning("sessions not saved: %s", error, extra={"action": "sessions_unsaved"})
 

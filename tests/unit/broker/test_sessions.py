@@ -324,6 +324,14 @@ async def test_a_token_that_reached_nobody_is_taken_back(porter: Porter) -> None
     ]
 
 
+async def test_the_last_save_waits_for_one_that_is_under_way(porter: Porter) -> None:
+    """1. A periodic save writes an act. 2. The broker stops, and saves too. 3. Each forgets what was written."""
+    porter.sessions.take_back(await porter.sessions.login("north", "secret"))
+    await asyncio.gather(porter.sessions.save(), porter.sessions.save(is_last=True))
+    assert await porter.journal.read(read_sessions, of_roles=False) == []
+    assert [action for action, _, _ in await read_audit(porter.journal)] == ["login_accepted"]
+
+
 async def test_sessions_that_an_administrator_ended_are_unknown(porter: Porter) -> None:
     ended, kept = await porter.sessions.login("north", "secret"), await porter.sessions.login("north", "secret")
     with porter.journal._engine.begin() as connection:

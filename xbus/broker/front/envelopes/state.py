@@ -22,6 +22,9 @@ KEPT_BYTES = 4096
 """The most bytes of items and headers of an open envelope that is kept in memory. The back need not read it when it is
 sealed. More spare more reads, and take more memory."""
 
+MOST_PARTS = 64
+"""The most appends of such an envelope: each is an object, which takes more memory than a small item."""
+
 Writing: TypeAlias = Promise[SealReceipt | None]
 """A write that the journal has not answered yet, or has: with the receipt for a seal, with None for all else."""
 
@@ -215,7 +218,7 @@ class OpenEnvelopeState:
             event.digest.update(data)
         if self.kept is not None:
             self.kept.append(data)
-            if self.data_bytes > KEPT_BYTES:
+            if self.data_bytes > KEPT_BYTES or len(self.kept) > MOST_PARTS:
                 self.kept = None
         return first_index
 
