@@ -85,7 +85,7 @@ def read_command(written: str) -> tuple[str, ...] | None:
     return tuple(found) if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
 
 
-def read_settings(written: str) -> dict[str, Any] | None:
+def read_settings(written: str) -> dict[str, object] | None:
     """Read the settings of a bot from their text; None if the text is no map."""
     found = _read_json(written)
     return found if isinstance(found, dict) else None
