@@ -49,7 +49,9 @@ def test_a_file_may_be_in_any_encoding(tmp_path: Path, encoding: str) -> None:
     assert told(entries_of(values, encoding=encoding)) == ["é", 2]
 
 
-@pytest.mark.parametrize("encoding", ["klingon", "hex", "idna", "punycode", "undefined", "unicode_escape", "raw-unicode-escape"])
+@pytest.mark.parametrize(
+    "encoding", ["klingon", "hex", "idna", "punycode", "undefined", "unicode_escape", "raw-unicode-escape"]
+)
 def test_an_encoding_that_is_none_is_refused(tmp_path: Path, encoding: str) -> None:
     with pytest.raises(XbusError, match=f'there is no encoding "{encoding}"') as refused:
         ItemFile(written(tmp_path / "a.csv", "id\n"), encoding=encoding)
