@@ -41,6 +41,18 @@ class CsvForm:
     has_names: bool = True
 
 
+def named_delimiter(name: str) -> str:
+    """Read a delimiter as people name it: a character, or ``tab`` or ``\\t`` for one that is hard to type.
+
+    Raises:
+        ValueError: it is no single character, or one that ends a row or quotes a field.
+    """
+    delimiter = "\t" if name.lower() in ("tab", "\\t") else name
+    if len(delimiter) != 1 or delimiter in '\r\n"':
+        raise ValueError(f"the delimiter {delimiter!r:.40} is no single character")
+    return delimiter
+
+
 def delimiter_in(first_line: str) -> str:
     """Find the delimiter of CSV in its first line: the most frequent one outside of quotes."""
     names = _QUOTED.sub("", first_line)
