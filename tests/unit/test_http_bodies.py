@@ -157,10 +157,13 @@ async def test_the_form_that_was_found_is_told() -> None:
     said: list[str] = []
     await items("text/csv", b"id|name\n1|Ada\n", said)
     assert said == ["its fields are separated by vertical bars"]
+    await items("text/csv", b"id:name\n1:Ada\n", said)
+    assert said[1:] == ["its rows have one field, and each has ':' as often"]
 
 
 @pytest.mark.parametrize(
-    "parameter", ["header=maybe", "delimiter=ab", 'delimiter="\\""', "charset=klingon"], ids=lambda text: text[:9]
+    "parameter",
+    ["header=maybe", "delimiter=ab", 'delimiter="\\""', "charset=klingon", "charset=idna", "charset=punycode"],
 )
 async def test_a_parameter_that_means_nothing_is_refused(parameter: str) -> None:
     with pytest.raises(Refused) as refusal:

@@ -46,6 +46,9 @@ _MARKS = (
 )
 """The byte order marks. That of UTF-32 begins as that of UTF-16, so it comes first."""
 
+_ESCAPES = ("unicode-escape", "raw-unicode-escape")
+"""Codecs for literals of Python. A backslash in a file would begin another character."""
+
 _WIDE = ("utf-16", "utf-32")
 """The encodings whose order of bytes only a mark tells."""
 
@@ -168,7 +171,11 @@ def _known(encoding: str) -> str:
     """Give the usual name of an encoding of text."""
     try:
         name = codecs.lookup(encoding).name
-        "x".encode(encoding)
+        text = "x".encode(encoding)
+        # Codecs of host names raise for the way in which files are read.
+        codecs.getincrementaldecoder(name)("surrogateescape").decode(text, final=True)
+        if name in _ESCAPES:
+            raise LookupError(encoding)
     except (LookupError, UnicodeError, ValueError) as error:
         raise Refused(
             f'there is no encoding "{encoding:.80}"', "name one that Python knows, as latin-1", code="unknown_encoding"

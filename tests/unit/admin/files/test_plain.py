@@ -1,6 +1,8 @@
 """Files of CSV and of lines of JSON that need no descriptor."""
 
+import encodings
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
@@ -47,11 +49,23 @@ def test_a_file_may_be_in_any_encoding(tmp_path: Path, encoding: str) -> None:
     assert told(entries_of(values, encoding=encoding)) == ["é", 2]
 
 
-@pytest.mark.parametrize("encoding", ["klingon", "hex"])
+@pytest.mark.parametrize(
+    "encoding", ["klingon", "hex", "idna", "punycode", "undefined", "unicode_escape", "raw-unicode-escape"]
+)
 def test_an_encoding_that_is_none_is_refused(tmp_path: Path, encoding: str) -> None:
     with pytest.raises(XbusError, match=f'there is no encoding "{encoding}"') as refused:
         ItemFile(written(tmp_path / "a.csv", "id\n"), encoding=encoding)
     assert refused.value.code == "unknown_encoding"
+
+
+@pytest.mark.parametrize("encoding", sorted(module.name for module in iter_modules(encodings.__path__)))
+def test_each_encoding_of_the_library_reads_any_bytes_or_is_refused(tmp_path: Path, encoding: str) -> None:
+    path = written(tmp_path / "a.jsonl", b'"1"\n"\xff\xfe\\u0041"\n')
+    try:
+        with ItemFile(path, encoding=encoding) as file:
+            list(file.entries(lambda _: None))
+    except XbusError as refused:
+        assert refused.code in ("unknown_encoding", "bad_line")
 
 
 @pytest.mark.parametrize(
