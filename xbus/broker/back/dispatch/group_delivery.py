@@ -271,7 +271,8 @@ class GroupDelivery:
         for party in list(self.parties_of.get(recipient, ())):
             if len(party.recipients) > 1:
                 waiting = list(party.parts)
-                self._let_leave(party, recipient)
+                # Its rows hold what waits of the same keys.
+                self._outcomes.set_aside(recipient, self._let_leave(party, recipient))
                 alone = self.party([recipient])
                 for part in waiting:
                     self.put(alone, part)
@@ -284,15 +285,16 @@ class GroupDelivery:
         """
         for party in list(self.parties_of.get(recipient, ())):
             self._outcomes.leave_parts([recipient], party.parts)
-            self._let_leave(party, recipient)
+            self._outcomes.leave(recipient, self._let_leave(party, recipient))
 
-    def _let_leave(self, party: BundleParty, recipient: ServedRole) -> None:
-        """Let the others of a party get what waits without one of them."""
-        party.leave(recipient)
+    def _let_leave(self, party: BundleParty, recipient: ServedRole) -> list[SmallEnvelope]:
+        """Let the others of a party get what waits without one of them; see ``BundleParty.leave``."""
+        apart = party.leave(recipient)
         self._forget(party, recipient)
         if not party.recipients:
             party.take_all()
         self._forget_if_over(party)
+        return apart
 
     def _forget_if_over(self, party: BundleParty) -> None:
         """Forget a party that one of its consumers has left, as soon as nothing of it waits or is under way."""
@@ -355,20 +357,21 @@ class GroupDelivery:
         positions = party.parts[0].positions if len(party.parts) == 1 else positions_of(party.parts)
         for recipient in party.recipients:
             if not self._is_due(self._roles[recipient.role.id], positions, party.parts):
-                others = self._outcomes.keep_due(party)
-                if others:
-                    party.turn = self._begin(party, self._bring_others(party, others))
+                party.apart += self._outcomes.keep_due(party)
+                if party.apart:
+                    party.turn = self._begin(party, self._bring_apart(party))
                 party.note_change()
-                return bool(party.parts and not others)
+                return bool(party.parts and not party.apart)
         return True
 
-    async def _bring_others(
-        self, party: BundleParty, others: Sequence[tuple[SmallEnvelope, Sequence[ServedRole]]]
-    ) -> None:
+    async def _bring_apart(self, party: BundleParty) -> None:
         """Bring envelopes that not all get, or not as they were sent, before those that wait behind them."""
         try:
             first: dict[BundleParty, None] = {}
-            for small, recipients in others:
+            while party.apart:
+                small, recipients = party.apart.pop(0)
+                if not recipients:
+                    continue
                 if self._log.is_corrected(small.envelope):
                     await self._outcomes.bring_in_run(recipients, small)
                 else:
@@ -551,7 +554,6 @@ class GroupDelivery:
         """Note what became of the envelopes of a call; give its slots and keys back, whatever goes wrong."""
         recipients, bundle, party = list(call.instances.values()), call.bundle(), call.party
         shares = dict.fromkeys(call.instances, bundle)
-        together: Sequence[SmallEnvelope] = ()
         try:
             try:
                 if outcome is None:
@@ -564,19 +566,20 @@ class GroupDelivery:
                 self._outcomes.release(call.slots)
             if any(results.count(BundleStatus.COMMITTED) < len(results) for results in outcome.values()):
                 # Before the failures are noted, which may take long: another recipient may come in the meantime.
-                going_on, together = self._outcomes.sort_out(party, recipients, bundle, outcome)
+                going_on, call.apart = self._outcomes.sort_out(party, recipients, bundle, outcome)
                 party.put_back(call.chosen(going_on))
                 await self._outcomes.note_failed(shares, outcome)
         finally:
             for recipient in recipients:
                 self._roles[recipient.role.id].keys_in_hand.end(call.positions)
                 self._gathering.note_idle(self._roles[recipient.role.id])
-            if not together:
+            if not call.apart:
                 self._end(call)
-        if together:
+        if call.apart:
             try:
-                for small in together if not self._is_finishing else ():
-                    await self._outcomes.bring_in_run(recipients, small)
+                while call.apart and not self._is_finishing:
+                    small, going = call.apart.pop(0)
+                    await self._outcomes.bring_in_run(going, small)
             finally:
                 self._end(call)
         # Whoever else waits for the slots, as a row that is due, is woken now and takes them first.

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.group_calls import Outcome, Shares
-from xbus.broker.back.dispatch.parties import BundleParty
+from xbus.broker.back.dispatch.parties import Apart, BundleParty
 from xbus.broker.back.dispatch.run_launcher import RunLauncher
 from xbus.broker.back.log import LogReader, Part, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults, Serving, transitions
@@ -92,7 +92,7 @@ class GroupOutcomes:
             self._ledger.move(None, transitions.held(row))
         self.leave(recipient, bundle)
 
-    def keep_due(self, party: BundleParty) -> list[tuple[SmallEnvelope, list[ServedRole]]]:
+    def keep_due(self, party: BundleParty) -> list[Apart]:
         """Keep waiting what all consumers of a party are to get as it was sent.
 
         What waits for an earlier one of its key gets a row.
@@ -101,7 +101,7 @@ class GroupOutcomes:
             Other envelopes, which corrections change or one does not get any more, each with those that get it.
         """
         kept: list[Part] = []
-        others: list[tuple[SmallEnvelope, list[ServedRole]]] = []
+        others: list[Apart] = []
         for part in party.parts:
             settled: dict[ServedRole, set[int]] = {}
             held: dict[ServedRole, set[int]] = {}
@@ -127,8 +127,9 @@ class GroupOutcomes:
 
     async def bring_in_run(self, recipients: Sequence[ServedRole], small: SmallEnvelope) -> None:
         """Bring consumers that decide together an envelope in a run; one that can't take part gets it alone."""
-        if len(recipients) == 1:
-            self.set_aside(recipients[0], [small])
+        if len(recipients) < 2:
+            for recipient in recipients:
+                self.set_aside(recipient, [small])
             return
         for recipient in recipients:
             self.leave(recipient, [small])
@@ -153,18 +154,22 @@ class GroupOutcomes:
 
     def sort_out(
         self, party: BundleParty, recipients: Sequence[ServedRole], bundle: Sequence[SmallEnvelope], outcome: Outcome
-    ) -> tuple[set[int], list[SmallEnvelope]]:
+    ) -> tuple[set[int], list[Apart]]:
         """Have envelopes brought on that were not begun, or that can't go with others.
 
         Returns:
-            The positions of those that go next to all that are left, and those that all of several get in a run.
+            The positions of those that go next to all that are left, and those that several get in a run.
         """
         going_on: set[int] = set()
-        together: list[SmallEnvelope] = []
+        apart: list[Apart] = []
         for place, small in enumerate(bundle):
             at: dict[int, BundleResult] = {each.role.id: results[place] for each, results in outcome.items()}
             if len(at) > 1 and set(at.values()) == {BundleStatus.GOES_ALONE}:
-                together.append(small)
+                going = [each for each in recipients if self._goes_on(party, each)]
+                apart.append((small, going))
+                for recipient in recipients:
+                    if recipient not in going:
+                        self._leave_one(recipient, small)
                 continue
             is_new = set(at.values()) == {BundleStatus.NOT_BEGUN}
             for recipient in recipients:
@@ -176,7 +181,7 @@ class GroupOutcomes:
                     going_on.add(small.position)
                 elif result is BundleStatus.NOT_BEGUN:
                     self._leave_one(recipient, small)
-        return going_on, together
+        return going_on, apart
 
     def _goes_on(self, party: BundleParty, recipient: ServedRole) -> bool:
         return recipient in party.recipients and self._roles[recipient.role.id].is_served_by(recipient)

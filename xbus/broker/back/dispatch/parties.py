@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
+from typing import TypeAlias
 
 from xbus import tracing
 from xbus.broker.back.log import PagePart, Part, SmallEnvelope
@@ -24,6 +25,10 @@ FIRST_ENVELOPES = 8
 
 BUNDLE_SECONDS = 0.1
 """A bundle is cut so that it takes about this long. More spares calls, and makes others wait longer for their turn."""
+
+
+Apart: TypeAlias = tuple[SmallEnvelope, list[ServedRole]]
+"""An envelope that is to be brought without those that wait, and who gets it."""
 
 
 class BundleSize:
@@ -56,6 +61,7 @@ class BundleParty:
     Attributes:
         recipients: those that are still in it.
         parts: the envelopes that wait, in the order of their last positions.
+        apart: envelopes that the turn brings before those that wait, as not all get them, or not as they were sent.
         size: how many of them go together.
         out: the calls that hand envelopes over, and whose outcome is not noted.
         turn: the task that waits for slots and keys, or brings what can't go with others; None where none does.
@@ -67,6 +73,7 @@ class BundleParty:
     def __init__(self, recipients: Sequence[ServedRole]) -> None:
         self.recipients = list(recipients)
         self.parts: list[Part] = []
+        self.apart: list[Apart] = []
         self.size = BundleSize()
         self.out: set[GroupCall] = set()
         self.turn: asyncio.Task[None] | None = None
@@ -102,10 +109,21 @@ class BundleParty:
             return False
         return all(recipient in self.recipients for recipient in recipients)
 
-    def leave(self, recipient: ServedRole) -> None:
-        """Let a consumer leave; what waits goes to the others without it."""
+    def leave(self, recipient: ServedRole) -> list[SmallEnvelope]:
+        """Let a consumer leave; what waits goes to the others without it.
+
+        Returns:
+            What was to be brought to it without those that wait.
+        """
         self.recipients.remove(recipient)
         self.is_closing = True
+        found: list[SmallEnvelope] = []
+        for apart in (self.apart, *[call.apart for call in self.out]):
+            for small, recipients in apart:
+                if recipient in recipients:
+                    recipients.remove(recipient)
+                    found.append(small)
+        return found
 
     # -- what waits ------------------------------------------------------------------------------------------------
 
@@ -270,12 +288,14 @@ class GroupCall:
         items: the number of all their items.
         busy_before: for how many seconds each of several instances had had calls to answer.
         answers: those that have come to the last call of each instance.
+        apart: envelopes that can't go with others, and are to be brought in a run each.
         is_over: whether all answers have come, or are not waited for any more.
         task: what notes the outcome, or finds it, where that takes long.
     """
 
     __slots__ = (
         "answers",
+        "apart",
         "began",
         "busy_before",
         "ids",
@@ -303,6 +323,7 @@ class GroupCall:
         self.parts = parts
         self.began = began
         self.answers: dict[RecipientProxy, tuple[Value, CallError | None]] = {}
+        self.apart: list[Apart] = []
         self.busy_before = {each: each.busy_seconds for each in instances} if len(instances) > 1 else {}
         self.is_over = False
         self.task: asyncio.Task[None] | None = None

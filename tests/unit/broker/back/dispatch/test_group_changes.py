@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from typing import Any
 
 import pytest
 
 from tests.support.back import Broker, running
-from tests.support.bundles import DONE, FAILS, Wire, bundles, items_of, letters, until_states
+from tests.support.bundles import DONE, FAILS, Wire, bundles, correct, items_of, letters, until_states
 from tests.support.journal import NOW
-from tests.support.recipients import BUNDLES
+from tests.support.recipients import BUNDLES, VOTES
 from tests.unit.broker.back.dispatch.bundles.test_bundles import settle, want_order
 from tests.unit.broker.back.dispatch.test_group_delivery import (
     RETRIES,
@@ -157,7 +157,12 @@ async def test_what_comes_while_a_hand_over_is_reserved_goes_when_it_is_reserved
         taken = await take_slot(broker)
         await put_all(broker, "a")
         await broker.write(group_of(broker, [(b"h", "", "hints")] * 3 * RESERVE_POSITIONS))
-        on_reserve(broker, monkeypatch, partial(put_all, broker, "b"))
+
+        async def put_one() -> None:
+            await put_all(broker, "b")
+            await settle()
+
+        on_reserve(broker, monkeypatch, put_one)
         handed_to: dict[bytes, int] = {}
 
         def take(bundle: Wire) -> list[object]:
@@ -212,3 +217,48 @@ async def test_what_waits_for_two_that_keep_each_other_waiting_goes_to_both(
         await settle()
         broker.back._assembly._slots.free(taken)
         await broker.until(lambda: letters(broker) == letters(broker, "store_2") == "_ab")
+
+
+# -- what goes without those that wait -------------------------------------------------------------------------------
+
+
+def let_runs_wait(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Have runs of several consumers wait for their slots until the event is set."""
+    may_begin, launcher = asyncio.Event(), broker.back._assembly._launcher
+    gather = launcher.gather
+
+    async def gathered(*args: Any) -> Any:
+        await may_begin.wait()
+        return await gather(*args)
+
+    monkeypatch.setattr(launcher, "gather", gathered)
+    return may_begin
+
+
+async def come_again(broker: Broker, login: str) -> None:
+    await broker.lose(login, login)
+    await broker.register(login, VOTES)
+    await settle()
+
+
+async def test_what_only_one_gets_is_not_left_to_a_program_that_was_lost(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A correction goes first, in a run; what is held for one of two is brought to the other one behind it."""
+    await want_order(journal)
+    async with running(journal, retry=RETRIES) as broker:
+        client, _ = await both(broker)
+        may_begin = let_runs_wait(broker, monkeypatch)
+        out = hold(client, "xbus.prepare_envelopes")
+        await put_keyed(broker, "a", "k")
+        await put_keyed(broker, "bc", "lk")
+        await settle()
+        await correct(broker, 3, b"B")
+        broker.ring()
+        await broker.until(lambda: broker.back._assembly._log.has_corrections)
+        client.answers.clear()
+        out.set_result([FAILS])
+        await broker.until(lambda: any(party.apart for party in groups_of(broker).all_parties()))
+        await come_again(broker, "store_2")
+        may_begin.set()
+        await broker.until(lambda: {*"Bc"} <= {*letters(broker, "store_2")})

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Sequence
 from itertools import accumulate
 from random import Random
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -17,9 +18,11 @@ from xbus.broker.back.dispatch.parties import (
     MOST_ENVELOPES,
     BundleParty,
     BundleSize,
+    GroupCall,
     positions_of,
 )
 from xbus.broker.back.log import PagePart, Part, SmallEnvelope
+from xbus.broker.back.recipients import ServedRole
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.envelope import EnvelopeHead
 
@@ -185,3 +188,14 @@ def test_the_positions_of_parts_are_theirs_and_grow(steps: list[list[int]], rand
     parts = [PagePart.of([small(taken.pop(0)) for _ in of_part]) for of_part in steps]
     random.shuffle(parts)
     assert list(positions_of(parts)) == sorted(positions(parts))
+
+
+def test_who_leaves_gets_nothing_of_what_is_brought_apart() -> None:
+    one, other = [cast("ServedRole", object()) for _ in range(2)]
+    party = BundleParty([one, other])
+    party.apart = [(small(2), [one, other]), (small(3), [other])]
+    call = GroupCall(party, {}, {}, [PagePart.of([small(1)])], 0.0)
+    call.apart = [(small(1), [other, one])]
+    party.out.add(call)
+    assert sorted(each.position for each in party.leave(one)) == [1, 2]
+    assert [recipients for _, recipients in (*party.apart, *call.apart)] == [[other]] * 3
