@@ -122,7 +122,7 @@ def test_old_clients_get_the_errors_that_they_know(code: str, wire_type: str) ->
 
 
 @pytest.mark.parametrize(
-    ("cause", "next_step"), [("a: it's b", "give \"c\": d"), ("a", ""), ("a: b", ""), ("", "b"), ("x: " * 2000, "b")]
+    ("cause", "next_step"), [("a: it's b", 'give "c": d'), ("a", ""), ("a: b", ""), ("", "b"), ("x: " * 2000, "b")]
 )
 def test_an_error_for_old_clients_keeps_its_next_step_for_new_ones(cause: str, next_step: str) -> None:
     frames = encode_error(SENDER, ROUTE, 9, 0, Refused(cause, next_step, code="wrong_arguments"))[1:]
