@@ -26,8 +26,8 @@ FAULTS = (
     *(ImportError, SyntaxError, NameError, NotImplementedError, AttributeError, TypeError, AssertionError, KeyError),
     *(RecursionError, PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError),
 )
-"""Exceptions of a program that is wrong, or lacks a variable, a file or a right: each further start would raise them, too.
-Errors of the network and of databases, time-outs and a ``ValueError`` may pass: an answer of another side may cause them."""
+"""Exceptions of a program that is wrong, or lacks a variable, a file or a right: each further start would raise them,
+too. Errors of networks and databases, time-outs and a ``ValueError`` may pass: another side may have caused them."""
 
 FAULTS_OF_LIBRARIES = {"sqlalchemy.exc.ArgumentError"}
 """The same, of libraries that the client works without: an address of no known database, or a missing driver."""
