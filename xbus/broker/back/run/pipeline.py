@@ -7,7 +7,7 @@ from typing import Protocol
 from uuid import UUID
 
 from xbus.broker.back.log import RunBatch
-from xbus.broker.back.recipients import RecipientFailed, RecipientProxy
+from xbus.broker.back.recipients import Absent, RecipientFailed, RecipientProxy
 from xbus.broker.back.run.flow_control import Portion, StageInbox, together
 from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.back.run.stage import WHOLE_BYTES, Stage, Targets, close_all
@@ -49,6 +49,7 @@ class EventStream:
         members: who serves it.
         window_bytes: how much is held before each recipient, and how much may be on its way to it.
         may_commit: whether this is all that there is to do before the commit, and there is one member only.
+        begin: called before the first call to a member. It raises Absent for a consumer that was paused meanwhile.
         type_id: finds the id of an event type by the name that a worker gives it.
     """
 
@@ -59,6 +60,7 @@ class EventStream:
         window_bytes: int,
         *,
         may_commit: bool,
+        begin: Callable[[RecipientProxy], None] = lambda recipient: None,
         type_id: Callable[[str], int | None] = lambda name: None,
     ) -> None:
         self._type_id = type_id
@@ -67,6 +69,7 @@ class EventStream:
         self._members = members
         self._window_bytes = window_bytes
         self._may_commit = may_commit
+        self._begin = begin
         self._stages: dict[str, list[Stage]] = {}
         for service in self._children_first():
             self._stages[service] = self._make_stages(service)
@@ -104,6 +107,7 @@ class EventStream:
                 ways,
                 self._type_id,
                 may_commit=self._may_commit,
+                begin=self._begin,
             )
             for recipient in recipients
         ]
@@ -134,7 +138,7 @@ class EventStream:
         envelope_id: UUID,
         event: LogEvent,
         items: AsyncIterator[RunBatch],
-        drop: Callable[[RecipientProxy, RecipientFailed], Collection[RecipientProxy]],
+        drop: Callable[[RecipientProxy, RecipientFailed | Absent], Collection[RecipientProxy]],
         release: Callable[[RecipientProxy], None],
         outputs: OutputSource | None = None,
     ) -> None:
@@ -142,13 +146,14 @@ class EventStream:
 
         Args:
             items: those of the event, in index order.
-            drop: told of a consumer that failed; says who leaves the run with it, itself included. Raises the failure
-                where nobody is left.
+            drop: told of a consumer that failed or gets nothing; says who leaves the run with it, itself included.
+                Raises the failure where nobody is left.
             release: told of each worker as soon as it has ended the event, while consumers may still take their time.
             outputs: the items that bulk workers made; where the plan has any.
 
         Raises:
             RecipientFailed: a worker failed, or no consumer is left.
+            Absent: no consumer is left.
         """
         consuming: dict[RecipientProxy, asyncio.Task[None] | None] = {}
         dismissed: set[RecipientProxy] = set()
@@ -171,7 +176,7 @@ class EventStream:
                 if stage.recipient not in dismissed:
                     await stage.run(envelope_id, event, whole)
                     return
-            except RecipientFailed as failure:
+            except (RecipientFailed, Absent) as failure:
                 for leaver in drop(stage.recipient, failure):
                     if leaver is not stage.recipient:
                         dismissed.add(leaver)

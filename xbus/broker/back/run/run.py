@@ -192,12 +192,12 @@ class Run:
                 workers={worker.role.service: worker for worker in workers},
                 consumers=self._consumers_by_service(graph),
             )
-            self._begin(recipient for group in members.consumers.values() for recipient in group)
             stream = EventStream(
                 plan,
                 members,
                 self._context.window_bytes,
                 may_commit=may_commit and not workers,
+                begin=self._begin_turn,
                 type_id=self._context.type_id,
             )
             items = self._context.items(event)
@@ -261,23 +261,37 @@ class Run:
                 recipient.accompany(self._envelope_id, self._words)
             self._begun[recipient] = None
 
+    def _begin_turn(self, recipient: RecipientProxy) -> None:
+        """Begin with a consumer whose turn comes, perhaps long after the workers before it had theirs.
+
+        Raises:
+            Absent: it was paused meanwhile. It gets the envelope later, as one that was away.
+        """
+        if recipient.role.pause is not None and recipient not in self._begun:
+            raise Absent(This(recipient))
+        self._begin([recipient])
+
     def _consumers_by_service(self, graph: Graph) -> Mapping[str, Sequence[RecipientProxy]]:
         return {
             service: [recipient for recipient in self._consumers.values() if recipient.role.service == service]
             for service in graph.consumer_services
         }
 
-    def _drop(self, consumer: RecipientProxy, failure: RecipientFailed) -> Collection[RecipientProxy]:
-        """A consumer that failed leaves the run; where it refused for good, all leave whose failures are shared.
+    def _drop(self, consumer: RecipientProxy, failure: RecipientFailed | Absent) -> Collection[RecipientProxy]:
+        """A consumer that failed or was paused leaves the run.
+
+        Where it refused for good, all leave whose failures are shared.
 
         Returns:
             Who leaves; the others go on.
 
         Raises:
             RecipientFailed: nobody would go on.
+            Absent: the same.
         """
         leavers = [consumer] if consumer.role.id in self._consumers else []
-        if failure.failure_class is FailureClass.PERMANENT and not consumer.role.own:
+        is_final = isinstance(failure, RecipientFailed) and failure.failure_class is FailureClass.PERMANENT
+        if is_final and not consumer.role.own:
             leavers += [other for other in self._consumers.values() if other is not consumer and not other.role.own]
         for leaver in leavers:
             self._leave(leaver, failure)
