@@ -21,6 +21,7 @@ class Figure:
         numbers: ``value``, ``floor`` and ``ratio`` where there are those, and all others by their names.
         unit: of the value and the floor.
         settings: of a peer, in words.
+        run: the kind and the date of the run that found it.
     """
 
     scenario: str
@@ -28,6 +29,7 @@ class Figure:
     numbers: Mapping[str, float]
     unit: str
     settings: str = ""
+    run: tuple[str, str] = ("", "")
 
 
 @dataclass
@@ -35,14 +37,16 @@ class Figures:
     """The newest of each kind.
 
     Attributes:
-        about: what the machines of the runs are like, by the kind of run.
+        about: what the machines of the runs are like, by the kind of run and its date; the newest of a date counts.
         left_out: why a peer was not measured.
         figures: by scenario and place.
     """
 
-    about: dict[str, Mapping[str, object]] = field(default_factory=dict)
+    about: dict[tuple[str, str], Mapping[str, object]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     figures: dict[tuple[str, str], Figure] = field(default_factory=dict)
+    run: tuple[str, str] = ("", "")
+    """The kind and the date of the run whose figures are read now."""
 
     def of(self, scenario: str) -> list[Figure]:
         """Give the figures of a scenario, in the order in which the places were first measured."""
@@ -71,12 +75,14 @@ def read(lines: Iterable[str]) -> Figures:
 
 def _add(found: Figures, told: dict[str, object]) -> None:
     if "about" in told:
-        found.about[str(told.pop("about"))] = told
+        found.run = str(told.pop("about")), str(told["date"])
+        found.about[found.run] = told
     elif "left_out" in told:
         found.left_out[str(told["left_out"])] = str(told["cause"])
     else:
         place = str(told["peer"] if "peer" in told else told["database"])
         numbers = {name: float(str(value)) for name, value in told.items() if name not in LABELS}
-        figure = Figure(str(told["scenario"]), place, numbers, str(told["unit"]), str(told.get("settings", "")))
+        labels = str(told["unit"]), str(told.get("settings", "")), found.run
+        figure = Figure(str(told["scenario"]), place, numbers, *labels)
         found.figures[figure.scenario, place] = figure
         found.left_out.pop(place, None)

@@ -7,7 +7,7 @@ from textwrap import fill
 from benchmarks.report.figures import Figures
 from benchmarks.report.peers import peers
 from benchmarks.report.tables import AGES, FLOORED, MEMORY, PROCESSOR, RATES, WIDTH, Column, table
-from benchmarks.report.targets import targets
+from benchmarks.report.targets import REAL, targets
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Section:
 
 
 SMALL = ("small_1", "small_10", "small_100", "small_100_emitters")
-REAL = tuple(f"{scenario}_real" for scenario in SMALL)
+
 OLD = ("small_old_1", "small_old_100")
 SHAPES = ("worker", "chained", "fan_out", "fan_out_several", "fan_out_own", "ordered")
 IDLE = ("idle_100", "idle_1000", "idle_10000")
@@ -273,11 +273,17 @@ def write(found: Figures) -> str:
 
 
 def _about(found: Figures) -> Iterable[str]:
-    for run, machine in found.about.items():
+    first: dict[str, str] = {}
+    for (run, date), machine in found.about.items():
+        scenarios = sorted({figure.scenario for figure in found.figures.values() if figure.run == (run, date)})
+        if not scenarios:
+            continue
+        # A later run of some scenarios takes their place alone.
+        chosen = "" if first.setdefault(run, date) == date else f" for {', '.join(f'`{each}`' for each in scenarios)}"
         versions = f"Python {machine['python']}, SQLite {machine['sqlite']}"
         place = f"{machine['cores']} cores of {machine['processor']} with {machine['memory_gib']} GiB"
         load = f"The load of the machine was {machine['load_before']} just before."
-        yield fill(f"`make {run}` ran on {machine['date']} on {place}, {versions}. {load}", WIDTH)
+        yield fill(f"`make {run}` ran{chosen} on {date} on {place}, {versions}. {load}", WIDTH)
         yield ""
 
 

@@ -116,6 +116,9 @@ async def test_bodies_become_the_same_items_as_files(media_type: str, text: byte
         ("text/csv", b"id,,\n1,2,3\n", "line 1: the columns 2 and 3 have no name"),
         ("text/csv", b"id\n\xff\n", "line 2: this is not text in UTF-8"),
         ("text/csv", "id\n1\n".encode("utf-16-be"), "it looks like UTF-16-BE without a mark"),
+        ("text/csv", "имя,вес\nАнна,5\n".encode("utf-16-be"), "it looks like UTF-16-BE without a mark"),
+        ("text/csv", "имя,вес\nАнна,5\n".encode("utf-16-le"), "it looks like UTF-16-LE without a mark"),
+        ("text/csv", b"id,n\n1,a\0b\n", "line 2: this is not text in UTF-8: it has a NUL"),
         ("text/csv", b"id,name\n", "the body has no items"),
         ("text/csv", b"", "the body has no items"),
         ("application/x-ndjson", b"", "the body has no items"),
@@ -139,6 +142,17 @@ async def test_an_encoding_that_the_bytes_show_is_named() -> None:
     assert await items("text/csv; charset=utf-16-be", text) == [{"id": "1"}]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-be", "utf-16-le"])
+async def test_no_part_of_a_body_hides_its_encoding(encoding: str) -> None:
+    async def bytewise() -> AsyncIterator[bytes]:
+        for byte in "имя,вес\nАнна,5\n".encode(encoding):
+            yield bytes([byte])
+
+    with pytest.raises(Refused) as refusal:
+        [item async for item in items_of("text/csv", Body(bytewise(), Room(10**9), 10**8))]
+    assert refusal.value.code == "bad_body"
+
+
 async def test_the_form_that_was_found_is_told() -> None:
     said: list[str] = []
     await items("text/csv", b"id|name\n1|Ada\n", said)
@@ -146,7 +160,8 @@ async def test_the_form_that_was_found_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "parameter", ["header=maybe", "delimiter=ab", 'delimiter="\\""', "charset=klingon"], ids=lambda text: text[:9]
+    "parameter",
+    ["header=maybe", "delimiter=ab", 'delimiter="\\""', "charset=klingon", "charset=idna", "charset=punycode"],
 )
 async def test_a_parameter_that_means_nothing_is_refused(parameter: str) -> None:
     with pytest.raises(Refused) as refusal:

@@ -22,6 +22,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType
 from typing import (
+    TYPE_CHECKING,
     Any,
     BinaryIO,
     ClassVar,
@@ -38,16 +39,15 @@ from typing import (
 import click
 
 from xbus.admin.output import Form, Output
-from xbus.admin.progress import show_again
-from xbus.broker.journal.audit import RepairDecision, acting_person
-from xbus.broker.journal.database import schema
-from xbus.broker.journal.database.connection import Connection, reading, writing
-from xbus.broker.journal.people import Right
 from xbus.clock import Clock, SystemClock
 from xbus.config import Config, load
 from xbus.config.command_line import file_option
 from xbus.ending import printable, printable_lines
-from xbus.passwords import Passwords
+from xbus.rights import Right
+
+if TYPE_CHECKING:
+    from xbus.broker.journal.audit import RepairDecision
+    from xbus.broker.journal.database.connection import Connection
 
 T = TypeVar("T")
 
@@ -95,7 +95,8 @@ Field: TypeAlias = tuple[Taken, Any]
 class CommandBus:
     """The bus as one sees it who acts: its configuration, and the database, which has the schema of this program.
 
-    Here that is a person at the keyboard. The monitor has one for each of its visitors.
+    Here that is a person at the keyboard. The monitor has one for each of its visitors. The journal is imported when a
+    command asks for it: others, such as ``xbus health``, start without it, and without its libraries.
 
     Args:
         path: the configuration file; None for that of the environment.
@@ -123,6 +124,8 @@ class CommandBus:
             SchemaError: the schema is missing, older or newer.
             JournalUnavailable: the database can't be reached.
         """
+        from xbus.broker.journal.database import schema
+
         schema.check(self.config.database.url)
         return self.config.database.url
 
@@ -134,15 +137,19 @@ class CommandBus:
         """
         _ = self.url
 
-    def reading(self) -> AbstractContextManager[Connection]:
+    def reading(self) -> AbstractContextManager["Connection"]:
         """Open a short transaction that only reads."""
+        from xbus.broker.journal.database.connection import reading
+
         return reading(self.url)
 
-    def writing(self) -> AbstractContextManager[Connection]:
+    def writing(self) -> AbstractContextManager["Connection"]:
         """Open a short transaction, and commit it at the end unless an exception comes out."""
+        from xbus.broker.journal.database.connection import writing
+
         return writing(self.url)
 
-    def read(self, ask: Callable[[Connection], T]) -> T:
+    def read(self, ask: Callable[["Connection"], T]) -> T:
         """Give the answer to one question."""
         with self.reading() as connection:
             return ask(connection)
@@ -157,6 +164,8 @@ class CommandBus:
 
     def hash_password(self, password: str) -> str:
         """Make the hash of a password."""
+        from xbus.passwords import Passwords
+
         return Passwords().hash_password(password)
 
     def check_right(self, right: Right) -> None:
@@ -166,13 +175,15 @@ class CommandBus:
             Refused: the person lacks it (``forbidden``).
         """
 
-    def decision(self, reason: str) -> RepairDecision:
+    def decision(self, reason: str) -> "RepairDecision":
         """Make the decision of the person who acts, as of now."""
         return decision_of(self.clock, reason)
 
 
-def decision_of(clock: Clock, reason: str) -> RepairDecision:
+def decision_of(clock: Clock, reason: str) -> "RepairDecision":
     """Make the decision of the person of ``acting_as``, otherwise of the one at the keyboard, as of now."""
+    from xbus.broker.journal.audit import RepairDecision, acting_person
+
     # Emitters read it in the errors that they get, and terminals would obey it.
     return RepairDecision(acting_person() or _user(), printable_lines(reason.strip()), clock.now())
 
@@ -364,6 +375,8 @@ def _added(group: click.Group | None, made: click.Command) -> click.Command:
 def _watch(show: Callable[[], object], given: Given) -> None:
     if given["as_json"] or given["form"] == Form.JSON or not sys.stdout.isatty():
         raise click.UsageError("--watch is for people at a terminal: it goes with no JSON, and into no pipe")
+    from xbus.admin.progress import show_again
+
     show_again(show, sys.stdout, time.sleep)
 
 

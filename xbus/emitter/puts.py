@@ -129,7 +129,7 @@ class Puts:
         self._seconds = min(answer, retry / 2) if retry else answer
         self._waiting: list[_Put] = []
         self._receipts: list[asyncio.Future[Receipt]] = []
-        """The envelopes that wait, in the same order."""
+        """The future of the receipt of each put in ``_waiting``, in the same order."""
         self._out: set[_PutMessage] = set()
         self._is_due = False
         """Whether what waits will be sent without a further put or answer."""

@@ -24,8 +24,8 @@ MOST_NAME_CHARACTERS = 262_144
 
 _QUOTED = re.compile(r'"[^"]*"')
 
-_SEPARATOR_LINE = re.compile(r'"?sep=([^\r\n"])"?[\r\n]*', re.IGNORECASE)
-"""The line by which a spreadsheet says its delimiter, before the names."""
+_SEPARATOR_LINE = re.compile(r'[ \t]*"?sep=([^\r\n"])"?(?:\1|[ \t])*[\r\n]*', re.IGNORECASE)
+"""The line by which a spreadsheet says its delimiter, before the names. Some fill it up to the width of the rows."""
 
 
 @dataclass(frozen=True)

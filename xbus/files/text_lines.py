@@ -21,8 +21,21 @@ _NO_TEXT = re.compile("[\ud800-\udfff]")
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)")
 
+_SIGN = re.compile(r"[\t\r\n -@\[-`{-~]")
+_LETTER = re.compile("[A-Za-z]")
+_END = re.compile(r"[\r\n]")
+
 _MARK_BYTES = 4
 """The bytes of the longest byte order mark."""
+
+_LOOK_BYTES = 4_096
+"""Bytes that may show the encoding of a text without a mark. More delay a first line without an end."""
+
+_NUL = "\0"
+"""UTF-16 and UTF-32 have it beside each letter of ASCII. No text in UTF-8 has it."""
+
+_WITHOUT_NUL = ("utf-8", "ascii")
+"""The encodings in which a NUL is a fault. Files of mainframes may have it as a filler."""
 
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -32,6 +45,9 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 """The byte order marks. That of UTF-32 begins as that of UTF-16, so it comes first."""
+
+_ESCAPES = ("unicode-escape", "raw-unicode-escape")
+"""Codecs for literals of Python. A backslash in a file would begin another character."""
 
 _WIDE = ("utf-16", "utf-32")
 """The encodings whose order of bytes only a mark tells."""
@@ -98,7 +114,7 @@ class TextDecoder:
             return ""
         if self._decoder is None:
             self._first += data
-            if len(self._first) < _MARK_BYTES and not is_last:
+            if not is_last and not self._shows_enough(self._first):
                 return ""
             self._decoder, data = self._begun(self._first)
         try:
@@ -109,7 +125,17 @@ class TextDecoder:
 
     def fault(self, text: str) -> str:
         """Find the fault of a text as such, "" for a good one."""
-        return "" if text.isascii() or not _NO_TEXT.search(text) else f"this is {NO_TEXT} {self.label}"
+        if not text.isascii() and _NO_TEXT.search(text):
+            return f"this is {NO_TEXT} {self.label}"
+        return f"this is {NO_TEXT} {self.label}: it has a NUL" if _NUL in text and self._name in _WITHOUT_NUL else ""
+
+    def _shows_enough(self, first: bytes) -> bool:
+        """Check whether the first bytes show the encoding. No line is complete before, so nobody waits longer."""
+        if len(first) < _MARK_BYTES:
+            return False
+        if first.startswith(MARKS) or len(first) >= _LOOK_BYTES:
+            return True
+        return order_of(first) != "" if self._name in _WIDE else b"\n" in first or b"\r" in first
 
     def _begun(self, first: bytes) -> tuple[codecs.IncrementalDecoder, bytes]:
         """Choose the decoder by the first bytes; give it, and what follows the mark."""
@@ -137,7 +163,7 @@ class TextDecoder:
                 reason = f"this is {NO_TEXT} {self.label} with a mark, and nothing shows the order of its bytes"
                 raise Unreadable(1, reason, f"{self._name}-be")
             self._name = self.encoding = order
-        elif order and self._name == "utf-8":
+        elif order and self._name in _WITHOUT_NUL:
             raise Unreadable(1, f"this is {NO_TEXT} {self.label}: it looks like {order.upper()} without a mark", order)
 
 
@@ -145,7 +171,11 @@ def _known(encoding: str) -> str:
     """Give the usual name of an encoding of text."""
     try:
         name = codecs.lookup(encoding).name
-        "x".encode(encoding)
+        text = "x".encode(encoding)
+        # Codecs of host names raise for the way in which files are read.
+        codecs.getincrementaldecoder(name)("surrogateescape").decode(text, final=True)
+        if name in _ESCAPES:
+            raise LookupError(encoding)
     except (LookupError, UnicodeError, ValueError) as error:
         raise Refused(
             f'there is no encoding "{encoding:.80}"', "name one that Python knows, as latin-1", code="unknown_encoding"
@@ -154,15 +184,42 @@ def _known(encoding: str) -> str:
 
 
 def order_of(first: bytes) -> str:
-    """Find the encoding of a text without a mark by the NUL bytes among its first four; "" without any."""
-    zeros = tuple(byte == 0 for byte in first[:_MARK_BYTES])
-    if zeros == (True, True, True, False):
-        return "utf-32-be"
-    if zeros == (False, True, True, True):
-        return "utf-32-le"
-    orders = {(True, False): "utf-16-be", (False, True): "utf-16-le"}
-    found = {orders[unit] for unit in (zeros[:2], zeros[2:]) if unit in orders}
-    return found.pop() if len(found) == 1 else ""
+    """Find the encoding of a text in UTF-16 or UTF-32 without a mark; "" where nothing shows it.
+
+    Args:
+        first: the first bytes. Blanks, digits, delimiters and ends of lines among them show the order.
+    """
+    head = first[:_LOOK_BYTES]
+    if b"\0" not in head:
+        return ""
+    for wide in ("utf-32-be", "utf-32-le"):
+        text = _decoded(head[: len(head) // 4 * 4], wide)
+        if text and _NUL not in text:
+            return wide
+    return _order_of_pairs(head[: len(head) // 2 * 2])
+
+
+def _decoded(data: bytes, encoding: str) -> str:
+    """Decode bytes; "" where some of them are no text."""
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError:
+        return ""
+
+
+def _order_of_pairs(head: bytes) -> str:
+    """Find the order of UTF-16 by the characters of ASCII: signs, or letters where neither order has signs."""
+    texts = {order: head.decode(order, "replace") for order in ("utf-16-be", "utf-16-le")}
+    counts = {order: len(_SIGN.findall(text)) for order, text in texts.items()}
+    if not any(counts.values()):
+        counts = {order: len(_LETTER.findall(text)) for order, text in texts.items()}
+    worse, better = sorted(texts, key=counts.__getitem__)
+    # An ideographic space of one order is a digit of the other, so a few signs prove nothing.
+    if counts[better] <= 2 * counts[worse]:
+        return ""
+    # A line of UTF-8 with a NUL in it ends without one.
+    ends = len(_END.findall(texts[better]))
+    return better if 2 * ends >= head.count(b"\n") + head.count(b"\r") else ""
 
 
 class LineDecoder:

@@ -77,12 +77,18 @@ def pack_headers(headers: Mapping[str, object] | None) -> bytes | None:
         return None
     if type(headers) is dict:
         try:
-            return _checked(_pack_exactly(dict(sorted(headers.items()))))
+            return _checked_exactly(_pack_exactly(dict(sorted(headers.items()))))
         except (TypeError, ValueError, OverflowError, Refused):
             pass  # it is found below what is wrong, or of a type of its own
     if not isinstance(headers, Mapping):
         raise _bad(f"the headers are of the type {type(headers).__name__}", "give a map from names to values")
     return _packed_each(headers)
+
+
+@lru_cache(KEPT_HEADERS)
+def _checked_exactly(data: bytes) -> bytes:
+    # It packs no moments. A timestamp in it is an object of msgpack, and stays one, so that it is refused.
+    return _packed_each(msgpack.unpackb(data))
 
 
 def _packed_each(headers: Mapping[str, object]) -> bytes:

@@ -8,7 +8,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from xbus.errors import Failed, ProtocolError, Refused
@@ -67,17 +67,27 @@ class AuthorThread:
         return asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop).result()
 
     def close(self) -> None:
-        """Take no further jobs; one that still runs is left to itself."""
+        """Take no further jobs. While the loop lives, those given before are carried out, and their outcomes told."""
         self._jobs.put(None)
         if self._rung.fileno() >= 0:
             self._loop.remove_reader(self._rung)
             self._rung.close()
+            for _ in range(len(self._done)):
+                self._tell_unrung()
 
     def _hear(self) -> None:
         """Tell the outcome of a ring. The next one comes in a turn of its own, as whoever is told may raise."""
-        self._rung.recv(1)
-        tell, told = self._done.popleft()
-        tell(told)
+        if self._rung.fileno() >= 0:
+            self._rung.recv(1)
+        # 1. The thread adds an outcome. 2. ``close`` has it told. 3. The thread's ring fails, and it asks once more.
+        if self._done:
+            tell, told = self._done.popleft()
+            tell(told)
+
+    def _tell_unrung(self) -> None:
+        """Have an outcome told behind ``close``, when no ring is heard."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._turn.run, self._hear)
 
     def _work(self) -> None:
         done: tuple[Callable[[Any], None], object]
@@ -96,7 +106,9 @@ class AuthorThread:
                 self._done.append(done)
                 try:
                     self._bell.send(b"!")
-                except OSError:  # nobody waits for it any more
+                except OSError:
+                    self._tell_unrung()
+                if self._loop.is_closed():
                     return
 
 

@@ -114,6 +114,10 @@ class Envelope:
             self._headers = _unpacked(self._packed_headers)
         return self._headers
 
+    @headers.setter
+    def headers(self, headers: Mapping[str, HeaderValue]) -> None:
+        self._headers = headers
+
     def read_note(self, note: list[Value]) -> None:
         """Take up what the broker tells of the envelope.
 

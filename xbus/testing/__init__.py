@@ -5,13 +5,29 @@
 imports this package, but the command ``xbus flow``, which is a part of it.
 """
 
-try:
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
     from xbus.testing.bus import Bus
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"xbus.testing runs a whole broker, and {error.name} is missing: install xbusd with its extra for the broker, "
-        "as in pip install 'xbusd[broker]'",
-        name=error.name,
-    ) from error
 
 __all__ = ["Bus"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the bus, and the whole broker with it, for who takes it: ``xbus --help`` shows a command of this package.
+
+    Raises:
+        ModuleNotFoundError: a library of the broker is missing.
+        AttributeError: the package has no such name.
+    """
+    if name != "Bus":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from xbus.testing.bus import Bus
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"xbus.testing runs a whole broker, and {error.name} is missing: install xbusd with its extra for the "
+            "broker, as in pip install 'xbusd[broker]'",
+            name=error.name,
+        ) from error
+    return Bus

@@ -117,6 +117,12 @@ def test_a_bad_event_keeps_a_batch_out(program: TestClient) -> None:
         ({"nested": {}}, 400, "bad_event"),
         ({"data": 1, "data_base64": "AA=="}, 400, "bad_event"),
         ({"data_base64": "!"}, 400, "bad_event"),
+        ({"data_base64": "é"}, 400, "bad_event"),
+        ({"data_base64": "\ud83d"}, 400, "bad_event"),
+        ({"subject": "\ud83d"}, 422, "bad_header"),
+        ({"id": "\ud83d"}, 422, "bad_header"),
+        ({"partitionkey": "\ud83d"}, 422, "bad_partition_key"),
+        ({"number": 1 << 64}, 422, "bad_header"),
         ({"time": "yesterday"}, 422, "bad_header"),
         ({"type": "nothing"}, 404, "unknown_type"),
         ({"type": "forbidden_orders"}, 403, "type_not_allowed"),
@@ -125,4 +131,6 @@ def test_a_bad_event_keeps_a_batch_out(program: TestClient) -> None:
 def test_bad_events_are_refused(program: TestClient, changes: dict[str, Any], status: int, code: str) -> None:
     event = {"specversion": "1.0", "id": "1", "source": "refused", "type": "orders", **changes}
     answer = program.post(EVENTS, content=json.dumps(event), headers={"content-type": "application/cloudevents+json"})
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    answer = program.post(EVENTS, content=json.dumps([event]), headers=BATCHED)
     assert (answer.status_code, answer.json()["code"]) == (status, code)

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.__main__ import SCENARIOS
 from benchmarks.peers.known import MODULES
-from benchmarks.recording import Recorder
+from benchmarks.recording import Recorder, machine
 from benchmarks.report.__main__ import main
 from benchmarks.report.charts import Bar, draw
 from benchmarks.report.figures import UnreadableFigures, read
@@ -108,15 +108,30 @@ def test_the_page_and_all_pictures_that_it_shows_are_written(tmp_path: Path) -> 
 def test_the_page_shows_which_targets_were_missed() -> None:
     figures = [
         line(1, scenario="small_1", database="sqlite"),
-        line(1.4, scenario="latency", database="sqlite"),
-        line(1.6, scenario="latency", database="postgresql"),
+        line(0.9, scenario="latency", database="sqlite"),
+        line(1.2, scenario="latency", database="postgresql"),
+        line(1, scenario="end_to_end", database="postgresql"),
     ]
     page = write(read(figures))
 
-    assert "| `small_1` | ≥ 1,500 / ≥ 1,000 delivered/s | **50.0** | – |" in page
-    assert "| `latency` | ≤ 1.5 p50 ms | 1.40 | **1.60** |" in page
+    assert "| `small_1` | ≥ 1,400 / ≥ 900 delivered/s | **50.0** | – |" in page
+    assert "| `latency` | ≤ 0.8 / ≤ 1.3 p50 ms | **0.900** | 1.20 |" in page
+    assert "| `end_to_end` | ≥ 550,000 items/s | – | 1.00 |" in page, "nothing is wanted of that database"
     assert "`catch_up` | ≥" not in page
 
 
 def test_targets_are_of_scenarios() -> None:
     assert {target.scenario for target in TARGETS} <= set(SCENARIOS)
+
+
+def test_the_page_tells_which_scenarios_ran_again_later() -> None:
+    def about(date: str) -> str:
+        return json.dumps({"about": "bench", **machine(), "date": date})
+
+    whole = [line(1, scenario=scenario, database="sqlite") for scenario in ("small_1", "catch_up")]
+    page = write(
+        read([about("2026-11-26"), *whole, about("2026-11-27"), line(2, scenario="small_1", database="sqlite")])
+    )
+
+    assert "`make bench` ran on 2026-11-26" in page
+    assert "`make bench` ran for `small_1` on 2026-11-27" in page

@@ -139,6 +139,7 @@ def test_moments_are_in_utc_and_derived_values_become_plain_ones() -> None:
         ({"mine": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))}, "mine is a moment outside", "inside"),
         ({"mine": float("nan")}, "header mine is nan", "finite"),
         ({"mine": float("-inf")}, "header mine is -inf", "finite"),
+        ({"mine": msgpack.Timestamp(5)}, "header mine is of the type Timestamp", r"a moment \(datetime\)"),
         ({"mine": 2**63}, "header mine is an integer of more than 64 bits", "give it as text"),
         ({"mine": -(2**63) - 1}, "header mine is an integer of more than 64 bits", "give it as text"),
         ({"mine": "\ud800"}, "header mine has characters that UTF-8 does not have", "give other text"),

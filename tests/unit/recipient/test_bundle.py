@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.counting import calls_of
+from tests.support.waiting import DEADLINE_SECONDS
 from xbus.clock import SystemClock
 from xbus.errors import Failed, Refused
 from xbus.headers import pack_headers
@@ -151,6 +152,53 @@ async def test_who_raises_at_an_outcome_leaves_the_others_alone_and_a_closed_thr
     assert told == ["list index out of range"]
     desk.close()
     await until(lambda: len(os.listdir("/proc/self/fd")) == before)
+
+
+async def test_a_closed_thread_carries_out_its_jobs_and_tells_each_outcome_once() -> None:
+    desk = AuthorThread("author")
+    begun, may_go_on = threading.Event(), threading.Event()
+    told: list[Any] = []
+
+    def wait() -> str:
+        begun.set()
+        assert may_go_on.wait(60)
+        return "runs"
+
+    outcomes = [desk.give(lambda: "rung"), desk.give(wait), desk.give(lambda: "queued")]
+    for outcome in outcomes:
+        outcome.add_done_callback(lambda done: told.append(done.result()))
+    # The loop does not turn, so nobody hears that the first one is done.
+    assert begun.wait(60)
+    desk.close()
+    may_go_on.set()
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        await outcomes[2]
+    assert told == ["rung", "runs", "queued"]
+
+
+def test_a_thread_ends_behind_the_job_during_which_its_loop_was_closed() -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+    ran: list[str] = []
+
+    def wait() -> None:
+        begun.set()
+        assert may_go_on.wait(60)
+        ran.append("runs")
+
+    async def begin() -> AuthorThread:
+        desk = AuthorThread("author of a closed loop")
+        desk.give(wait)
+        desk.give(lambda: ran.append("queued"))
+        assert begun.wait(60)
+        return desk
+
+    desk = asyncio.run(begin())
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "author of a closed loop"]
+    may_go_on.set()
+    thread.join(DEADLINE_SECONDS)
+    desk.close()
+    assert not thread.is_alive()
+    assert ran == ["runs"]
 
 
 async def test_who_waits_for_the_end_of_all_goes_on_behind_the_last(bench: Bench, store: Store) -> None:

@@ -87,6 +87,12 @@ def test_headers_are_unpacked_when_the_author_asks_for_them() -> None:
         _ = event.headers
 
 
+def test_an_author_s_test_sets_the_headers_of_an_envelope() -> None:
+    envelope = Envelope("A")
+    envelope.headers = {"shop": "Paris"}
+    assert envelope.headers == Event("E", "notes", envelope).headers == {"shop": "Paris"}
+
+
 @pytest.mark.parametrize("bad", [{"headers": "text"}, {"partition_key": 1}, {"envelope_headers": {}}])
 def test_headers_of_another_form_are_refused(bad: dict[Key, Value]) -> None:
     with pytest.raises(Refused) as refused:

@@ -430,7 +430,7 @@ def test_the_same_test_takes_the_same_virtual_time() -> None:
 
 @pytest.mark.no_cover
 def test_without_the_broker_s_packages_the_import_says_what_to_install() -> None:
-    program = "import sys; sys.modules['sqlalchemy'] = None; import xbus.testing"
+    program = "import sys; sys.modules['sqlalchemy'] = None; from xbus.testing import Bus"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "sqlalchemy" in ended.stderr

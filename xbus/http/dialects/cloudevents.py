@@ -7,7 +7,6 @@ https://github.com/cloudevents/spec, ``cloudevents/spec.md`` and ``cloudevents/b
 
 import asyncio
 import base64
-import binascii
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -142,7 +141,8 @@ def _structured(found: object) -> CloudEvent:
         raise _bad("the event has both data and data_base64, or the latter is no text", "send one of them")
     try:
         binary = base64.b64decode(encoded, validate=True)
-    except binascii.Error:
+    except ValueError:
+        # Also a character outside of ASCII, which the library does not call an error of Base64.
         raise _bad("data_base64 is no base64", "encode it by RFC 4648") from None
     content_type = str(attributes.get("datacontenttype") or "")
     # Without a type JSON is meant for data alone (JSON format, 3.1): here nothing says more than bytes.

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -22,8 +22,10 @@ from xbus.admin.signatures import argument, command, option, shown
 from xbus.errors import XbusError
 from xbus.recipient import Recipient
 from xbus.rpc.codec import Value
-from xbus.testing.flow.hops import Hop
-from xbus.testing.flow.running import FlowResult, run_flow, types_of
+
+if TYPE_CHECKING:
+    from xbus.testing.flow.hops import Hop
+    from xbus.testing.flow.running import FlowResult
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -83,6 +85,9 @@ def run(
     items = [*_items(path, described, encoding, PlainForm(kind or ""))]
     # The bus would log each failure as well.
     logging.getLogger("xbus").addHandler(logging.NullHandler())
+    # It takes the whole broker with it, which the list of all commands can do without.
+    from xbus.testing.flow.running import run_flow
+
     # What authors print is no part of the answer.
     with redirect_stdout(sys.stderr):
         result = run_flow(bus_path, event_type, items, roles)
@@ -105,6 +110,8 @@ def run(
 def _type_of(bus_path: Path, path: Path, descriptor: Descriptor | None) -> str:
     if descriptor is not None and descriptor.event_type:
         return descriptor.event_type
+    from xbus.testing.flow.running import types_of
+
     sent = types_of(bus_path)
     named = path.name.partition(".")[0]
     if named in sent or len(sent) == 1:
@@ -120,7 +127,7 @@ def _items(path: Path, descriptor: Descriptor | None, encoding: str | None, form
             yield entry.item
 
 
-def _write(folder: Path, hops: Sequence[Hop]) -> dict[str, str]:
+def _write(folder: Path, hops: Sequence["Hop"]) -> dict[str, str]:
     """Write what consumers got, each into a file of its own; give the files by consumer."""
     folder.mkdir(parents=True, exist_ok=True)
     taken: dict[str, list[object]] = {}
@@ -133,7 +140,7 @@ def _write(folder: Path, hops: Sequence[Hop]) -> dict[str, str]:
     return {name: str(file) for name, file in files.items()}
 
 
-def _show(first: str, result: FlowResult, files: dict[str, str]) -> None:
+def _show(first: str, result: "FlowResult", files: dict[str, str]) -> None:
     shown = first
     for hop in result.hops:
         if hop.event_type != shown:
@@ -145,7 +152,7 @@ def _show(first: str, result: FlowResult, files: dict[str, str]) -> None:
             click.echo("    " + on_one_line(_json(value)))
 
 
-def _object(hop: Hop, files: dict[str, str]) -> dict[str, object]:
+def _object(hop: "Hop", files: dict[str, str]) -> dict[str, object]:
     return {
         "type": hop.event_type,
         "node": hop.node,
@@ -158,14 +165,14 @@ def _object(hop: Hop, files: dict[str, str]) -> dict[str, object]:
     }
 
 
-def _words(hop: Hop) -> str:
+def _words(hop: "Hop") -> str:
     if hop.kind == "emits":
         return f"{hop.name}: {counted(hop.items_in)}"
     made = "" if hop.items_out is None else f", {hop.items_out:,} out"
     return f"{hop.kind} {hop.name}: {counted(hop.items_in)}{made}"
 
 
-def _file(hop: Hop, files: dict[str, str]) -> str:
+def _file(hop: "Hop", files: dict[str, str]) -> str:
     return f" in {files[hop.name]}" if hop.kind == "consumer" and hop.name in files else ""
 
 

@@ -1,6 +1,8 @@
 """Files of CSV and of lines of JSON that need no descriptor."""
 
+import encodings
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
@@ -47,11 +49,23 @@ def test_a_file_may_be_in_any_encoding(tmp_path: Path, encoding: str) -> None:
     assert told(entries_of(values, encoding=encoding)) == ["é", 2]
 
 
-@pytest.mark.parametrize("encoding", ["klingon", "hex"])
+@pytest.mark.parametrize(
+    "encoding", ["klingon", "hex", "idna", "punycode", "undefined", "unicode_escape", "raw-unicode-escape"]
+)
 def test_an_encoding_that_is_none_is_refused(tmp_path: Path, encoding: str) -> None:
     with pytest.raises(XbusError, match=f'there is no encoding "{encoding}"') as refused:
         ItemFile(written(tmp_path / "a.csv", "id\n"), encoding=encoding)
     assert refused.value.code == "unknown_encoding"
+
+
+@pytest.mark.parametrize("encoding", sorted(module.name for module in iter_modules(encodings.__path__)))
+def test_each_encoding_of_the_library_reads_any_bytes_or_is_refused(tmp_path: Path, encoding: str) -> None:
+    path = written(tmp_path / "a.jsonl", b'"1"\n"\xff\xfe\\u0041"\n')
+    try:
+        with ItemFile(path, encoding=encoding) as file:
+            list(file.entries(lambda _: None))
+    except XbusError as refused:
+        assert refused.code in ("unknown_encoding", "bad_line")
 
 
 @pytest.mark.parametrize(
@@ -158,6 +172,43 @@ def test_without_a_mark_the_order_of_bytes_shows(tmp_path: Path, width: str, ord
     assert told(entries_of(path, encoding=width)) == [{"id": "1", "name": "Müller"}]
     with pytest.raises(XbusError, match=f"--encoding {width}-{order}"):
         entries_of(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-be", "utf-16-le", "utf-32-be", "utf-32-le"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "имя,вес\nАнна,5\n"),
+        ("a.csv", "имя;вес\r\nАнна;5\r\n"),
+        ("a.csv", "имя\nАнна\n"),
+        ("a.csv", "名前,住所\n一郎,東京\u3000一\n"),
+        ("a.jsonl", '"Анна"\n'),
+    ],
+)
+def test_the_order_shows_whatever_the_script(tmp_path: Path, name: str, content: str, encoding: str) -> None:
+    path = written(tmp_path / name, content.encode(encoding))
+    with pytest.raises(XbusError, match=f"looks like {encoding.upper()} without a mark") as refused:
+        entries_of(path)
+    assert refused.value.next_step.endswith(f"--encoding {encoding}")
+    assert told(entries_of(path, encoding=encoding[:6])) == told(entries_of(path, encoding=encoding))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "seen"),
+    [
+        ("a.csv", b"id,n\n1,a\0b\n2,c\n", ["2: this is not text in UTF-8: it has a NUL", {"id": "2", "n": "c"}]),
+        ("a.csv", b'id\n"a\n\0"\n2\n', ["2: this is not text in UTF-8: it has a NUL", {"id": "2"}]),
+        ("a.jsonl", b'"a\0b"\n2\n', ["1: this is not text in UTF-8: it has a NUL", 2]),
+    ],
+)
+def test_a_nul_is_no_text(tmp_path: Path, name: str, content: bytes, seen: list[object]) -> None:
+    assert told(entries_of(written(tmp_path / name, content))) == seen
+    assert told(entries_of(written(tmp_path / name, content), encoding="ascii"))[-1] == seen[-1]
+
+
+def test_a_nul_in_a_name_ends_the_reading(tmp_path: Path) -> None:
+    with pytest.raises(XbusError, match="1: this is not text in UTF-8: it has a NUL"):
+        entries_of(written(tmp_path / "a.csv", b"i\0d,name\n1,x\n2,y\n"))
 
 
 def test_a_bad_entry_gives_back_the_file_as_it_was(tmp_path: Path) -> None:

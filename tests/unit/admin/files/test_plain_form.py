@@ -56,7 +56,21 @@ def test_a_delimiter_that_is_no_comma_is_told(tmp_path: Path, delimiter: str, wo
 
 
 @pytest.mark.parametrize(
-    ("first", "delimiter"), [("sep=,", ","), ("sep=;\r", ";"), ('"SEP=|"', "|"), ("sep=\t", "\t"), ("\n\nsep=#", "#")]
+    ("first", "delimiter"),
+    [
+        ("sep=,", ","),
+        ("sep=;\r", ";"),
+        ('"SEP=|"', "|"),
+        ("sep=\t", "\t"),
+        ("\n\nsep=#", "#"),
+        ("sep=; ", ";"),
+        ("sep=;\t ", ";"),
+        ("sep=;;;", ";"),
+        ("sep=,,,\r", ","),
+        ('"sep=;";;', ";"),
+        ("sep=\t\t\t", "\t"),
+        (" sep=;", ";"),
+    ],
 )
 def test_a_line_of_a_spreadsheet_says_the_delimiter(tmp_path: Path, first: str, delimiter: str) -> None:
     path = written(

@@ -18,7 +18,6 @@ from xbus.broker.journal.people.changing import (
     set_rights,
 )
 from xbus.broker.journal.people.reading import find_person, known_person, list_persons, read_password_hash
-from xbus.broker.journal.people.rights import Person, Right, write_rights
 from xbus.broker.journal.people.sessions import (
     USE_NOTED,
     PersonSession,
@@ -39,6 +38,7 @@ from xbus.broker.journal.people.tokens import (
     mark_token_used,
     remove_token,
 )
+from xbus.rights import Person, Right, write_rights
 
 __all__ = [
     "USE_NOTED",

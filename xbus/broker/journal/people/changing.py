@@ -7,11 +7,11 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.audit import act_here, note_acts
-from xbus.broker.journal.people.reading import PERSON_COLUMNS, as_person, find_person, known_person
-from xbus.broker.journal.people.rights import Person, Right, check_name, write_rights
+from xbus.broker.journal.people.reading import PERSON_COLUMNS, as_person, check_name, find_person, known_person
 from xbus.broker.journal.people.sessions import delete_sessions
 from xbus.broker.journal.people.tokens import delete_tokens
 from xbus.errors import Refused
+from xbus.rights import Person, Right, write_rights
 
 _person = model.person.c
 

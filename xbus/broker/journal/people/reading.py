@@ -6,8 +6,8 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.configuration.names import is_name
-from xbus.broker.journal.people.rights import Person, read_rights
 from xbus.errors import Refused
+from xbus.rights import Person, read_rights
 
 _row = model.person.c
 PERSON_COLUMNS = (_row.id, _row.login, _row.rights, _row.removed_at, _row.created_at, _row.last_seen_at)
@@ -68,3 +68,16 @@ def as_person(row: sa.Row[*tuple[Any, ...]]) -> Person:
     """Make a person of a row that begins with ``PERSON_COLUMNS``."""
     person_id, login, rights, removed_at, created_at, last_seen_at, *_ = row
     return Person(person_id, login, read_rights(rights), removed_at, created_at, last_seen_at)
+
+
+def check_name(name: str) -> None:
+    """Let the name of a person or a token pass.
+
+    Raises:
+        Refused: people could not tell it from others, or it is too long (``bad_name``).
+    """
+    # Browsers take . and .. for a way, so nobody could open the page of such a name.
+    if not is_name(name) or name in (".", ".."):
+        # "!a" shows what people would not see.
+        cause = f"{name[:40]!a} is no name"
+        raise Refused(cause, "take 1 to 255 printable characters, without blanks around them", code="bad_name")

@@ -8,9 +8,9 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.audit import Act, act_here, note_acts
 from xbus.broker.journal.people.reading import PERSON_COLUMNS, as_person, person_name
-from xbus.broker.journal.people.rights import Person
 from xbus.errors import Refused
 from xbus.ids import Ids, token_hash
+from xbus.rights import Person
 
 IDLE = timedelta(hours=1)
 """The time without use after which a session ends. Shorter protects a computer that was left, and logs out more."""

@@ -9,10 +9,10 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.configuration.names import is_name
-from xbus.broker.journal.people.reading import PERSON_COLUMNS, as_person, person_name
-from xbus.broker.journal.people.rights import Person, Right, check_name, narrowed, read_rights, write_rights
+from xbus.broker.journal.people.reading import PERSON_COLUMNS, as_person, check_name, person_name
 from xbus.errors import Refused
 from xbus.ids import Ids, token_hash
+from xbus.rights import Person, Right, narrowed, read_rights, write_rights
 
 MARK = "xbus_"
 """The beginning of each token, by which programs that search texts for secrets recognise it."""

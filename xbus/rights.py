@@ -5,9 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from xbus.broker.journal.configuration.names import is_name
-from xbus.errors import Refused
-
 
 class Right(StrEnum):
     """The right to do a kind of work. A person may have several; everybody who is a person may view."""
@@ -77,16 +74,3 @@ def write_rights(rights: Collection[Right]) -> str:
     No right is written as the one to view, which everybody has. So an empty column means that nobody has given any.
     """
     return " ".join(right for right in Right if right in rights) or Right.VIEWER.value
-
-
-def check_name(name: str) -> None:
-    """Let the name of a person or a token pass.
-
-    Raises:
-        Refused: people could not tell it from others, or it is too long (``bad_name``).
-    """
-    # Browsers take . and .. for a way, so nobody could open the page of such a name.
-    if not is_name(name) or name in (".", ".."):
-        # "!a" shows what people would not see.
-        cause = f"{name[:40]!a} is no name"
-        raise Refused(cause, "take 1 to 255 printable characters, without blanks around them", code="bad_name")

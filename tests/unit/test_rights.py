@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from xbus.broker.journal.people import Person, Right
-from xbus.broker.journal.people.rights import check_name, covered, narrowed, read_rights, write_rights
+from xbus.broker.journal.people.reading import check_name
 from xbus.errors import Refused
+from xbus.rights import Person, Right, covered, narrowed, read_rights, write_rights
 
 NOON = datetime(2020, 2, 29, 12, tzinfo=UTC)
 
