@@ -2,11 +2,15 @@
 
 import json
 import math
+import re
 from decimal import Decimal
 from typing import NoReturn
 
 _SURE_CHARACTERS = 16
 """A number with a point and without an exponent has up to 15 digits then, which a double always holds."""
+
+_NOT_ZERO = re.compile(r"[-0.]*[1-9]")
+"""Begins a number that is not zero, whatever its exponent."""
 
 _LONGEST_CHARACTERS = 1_100
 """Above all that a double takes when every digit of it is written."""
@@ -43,6 +47,8 @@ def exact_float(text: str) -> float:
         return value
     if math.isinf(value):
         raise LossyJson(f"the number {text:.40} is too large")
+    if not value and _NOT_ZERO.match(text):
+        raise LossyJson(f"the number {text:.40} is too small for a double: write it as a text, in quotes")
     if len(text) > _LONGEST_CHARACTERS or not _is_same(value, text):
         raise LossyJson(f"the number {text:.40} has more digits than a double holds: write it as a text, in quotes")
     return value

@@ -132,6 +132,8 @@ class Leaf(TypeRule):
         if self._python is not None:
             types = set(map(type, values))
             if Decimal in types:
+                if any(type(value) is Decimal and value and not float(value) for value in values):
+                    raise Unsure
                 values = [float(value) if type(value) is Decimal else value for value in values]
                 types.discard(Decimal)
             if not self._python.issuperset(types):

@@ -44,6 +44,12 @@ _NUMBERS = bytes(ord("0" if sign in b"0123456789.eE+-" else " ") for sign in ran
 _NOT_A_NUMBER = re.compile(rb"[:,\[]\s*-?(?:Inf|NaN)\s*[,\]}]")
 """Texts that Arrow takes for a number and Python may not; they count also outside of the columns."""
 
+TINY_ZEROS = 200
+"""Zeros in a row from which on a number with an exponent of two digits may be too small for a double."""
+
+_TINY = tuple(re.compile(sign + rb"-0*[1-9][0-9]{2,}\s*[,\]}]") for sign in (b"e", b"E"))
+"""Numbers that may be too small for a double: Arrow makes zero of them. One letter each is found fast."""
+
 EARLY_TYPES = frozenset({BooleanType(), DoubleType(), IntegerType(), LongType(), StringType()})
 """The types of columns that are made in the process that reads the items."""
 
@@ -226,7 +232,7 @@ class JsonRows(RowMaker):
             return None
         everything = pa.ListArray.from_arrays(pa.array([0, len(data)], pa.int32()), data)
         text = pc.binary_join(everything, b"\n")[0].as_buffer()
-        if _has_no_numbers(text.to_pybytes()):
+        if _has_odd_numbers(text.to_pybytes()):
             return None
         parsing = pyarrow.json.ParseOptions(
             explicit_schema=wanted, newlines_in_values=True, unexpected_field_behavior="ignore"
@@ -284,9 +290,11 @@ def _are_objects(data: pa.Array) -> bool:
     return bool(pc.all(pc.starts_with(texts, "{")).as_py() and pc.all(pc.ends_with(texts, "}")).as_py())
 
 
-def _has_no_numbers(text: bytes) -> bool:
-    """Check whether a text has something like a number that Python may not take, also in a string."""
-    return (b"Inf" in text or b"NaN" in text) and _NOT_A_NUMBER.search(text) is not None
+def _has_odd_numbers(text: bytes) -> bool:
+    """Check whether a text has something like a number that Arrow takes and Python may not, also in a string."""
+    if (b"Inf" in text or b"NaN" in text) and _NOT_A_NUMBER.search(text) is not None:
+        return True
+    return b"0" * TINY_ZEROS in text or any(tiny.search(text) is not None for tiny in _TINY)
 
 
 def _within_limits(data: pa.Array) -> bool:

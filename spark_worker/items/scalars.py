@@ -126,7 +126,7 @@ def _nearest(value: Decimal) -> float | None:
     """Give the double of a number of JSON; above ``_EXACT`` only in the form in which programs write it."""
     found = float(value)
     if abs(value) <= _EXACT:
-        return found
+        return found if found or not value else None
     if math.isinf(found):
         return None
     written = (repr(found), f"{found:.17g}", f"{found:.16g}")
@@ -455,6 +455,8 @@ def _as_json(value: Any) -> str:
     if kind in (int, Decimal):
         if len(Decimal(value).as_tuple().digits) > MOST_DIGITS:
             raise ValueError("a number has too many digits")
+        if kind is Decimal and (math.isinf(float(value)) or (value and not float(value))):
+            raise ValueError("a number is too large or too small")
         return str(value)
     if value is None or kind in (bool, float, str):
         return json.dumps(value, allow_nan=False)

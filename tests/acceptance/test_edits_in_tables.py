@@ -122,6 +122,12 @@ async def test_an_edited_graph_is_the_way_of_what_comes(database_url: str, start
             ["UPDATE sending_limit SET items_per_second = 5000"],
         ),
         (
+            ["INSERT INTO bot (name, emitter_id, command) SELECT 'b', min(id), '5' FROM emitter"],
+            "bot",
+            "command is 5, and has to be a JSON list of texts",
+            ["DELETE FROM bot"],
+        ),
+        (
             ["UPDATE service SET removed_at = '2026-01-01 00:00:00' WHERE name = 'c'"],
             "event_type",
             'there is no service "c"',

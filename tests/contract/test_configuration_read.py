@@ -13,11 +13,12 @@ from tests.contract.test_readers import change
 from tests.support.journal import NOW, Scribe, add_small_bus, looking
 from xbus import model
 from xbus.broker.configuration import Configuration
-from xbus.broker.journal.configuration import BusSpec, EventTypeSpec
-from xbus.broker.journal.configuration.checked import read_checked
+from xbus.broker.journal.configuration import BotSpec, BusSpec, EventTypeSpec
+from xbus.broker.journal.configuration.checked import read_checked, read_readable
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_graph
+from xbus.broker.journal.operations.bots import list_bots
 from xbus.broker.journal.topics import ensure_topics
 from xbus.clock import SystemClock
 from xbus.supervision.health import Health
@@ -135,9 +136,21 @@ BAD_ROWS = {
     "a limit": ["INSERT INTO sending_limit (kind, subject_id, items_per_second) SELECT 'emitter', id, 0 FROM emitter"],
     "a lag": ["INSERT INTO lag_limit (kind, subject_id, envelopes) SELECT 'role', id, 0 FROM role"],
     "a reader without settings": ["INSERT INTO service (name, kind) VALUES ('empty', 'reader')"],
+    "a command that is no list": [
+        "INSERT INTO bot (name, emitter_id, command) SELECT 'bad', min(id), '5' FROM emitter"
+    ],
+    "a command that is null": [
+        "INSERT INTO bot (name, emitter_id, command) SELECT 'bad', min(id), 'null' FROM emitter"
+    ],
+    "a word of a command": ["INSERT INTO bot (name, emitter_id, command) SELECT 'bad', min(id), '[5]' FROM emitter"],
+    "settings that are no map": [
+        "INSERT INTO bot (name, emitter_id, settings) SELECT 'bad', min(id), '[1]' FROM emitter"
+    ],
     "a bot": ["INSERT INTO bot (name, emitter_id, attempts) SELECT 'bad', min(id), 0 FROM emitter"],
 }
 BAD_ROWS_OF_SQLITE = {
+    "no JSON": ["INSERT INTO bot (name, emitter_id, command) SELECT 'bad', min(id), 'ls' FROM emitter"],
+    "no JSON in settings": ["INSERT INTO bot (name, emitter_id, settings) SELECT 'bad', min(id), '{oops' FROM emitter"],
     "no number": ["UPDATE role SET absent_minutes = 'soon' WHERE login = 'prices_1'"],
     "no moment": ["UPDATE event_type SET removed_at = 'never' WHERE name = 'fares'"],
     "no moment of a pause": ["INSERT INTO pause (kind, subject_id, since) SELECT 'type', id, 'then' FROM event_type"],
@@ -161,6 +174,12 @@ async def test_one_wrong_row_stops_nothing_that_is_right(row: str, journal: Jour
     sent = {key: each.event_types for key, each in before.emitters.items()}
     assert {key: each.event_types for key, each in running.catalog.emitters.items()} == sent
 
+    # Operators and programs read the same rows.
+    await journal.run(lambda connection: ensure_topics(connection, ["topic"], NOW))
+    assert "notes" in (await journal.read(read_readable))[0].in_use.event_types
+    if "pause" not in row:
+        await journal.read(list_bots, NOW)
+
     started = Configuration(journal, Health("broker", SystemClock()))
     await started.refresh()
     right = {"flights", "notes", "wishes", "secrets", "later"}
@@ -168,6 +187,49 @@ async def test_one_wrong_row_stops_nothing_that_is_right(row: str, journal: Jour
     assert {"north"} <= {each.login for each in started.catalog.emitters.values()}
     stored = {each.login for each in started.catalog.roles.values() if each.service in ("store", "names")}
     assert stored == {each.login for each in before.roles.values() if each.service in ("store", "names")}
+
+
+async def test_a_row_of_a_wrong_kind_hides_none_that_is_wrong_in_sense(journal: Journal, scribe: Scribe) -> None:
+    health = Health("broker", SystemClock())
+    await journal.run(
+        by_hand(
+            "INSERT INTO bot (name, emitter_id, command) SELECT 'bad', min(id), '5' FROM emitter",
+            "UPDATE event_type SET keep = -1 WHERE name = 'notes'",
+            "UPDATE service SET jitter = 7 WHERE name = 'prices'",
+        )
+    )
+    await Configuration(journal, health).refresh()
+    told = sorted(problem.cause.removeprefix("the row makes no sense: ") for problem in health.problems)
+    assert told == [
+        "command is 5, and has to be a JSON list of texts",
+        "jitter is 7.0, and has to be from 0 to 1",
+        "keep is -1.0, and has to be 0 or more",
+    ]
+
+
+async def test_a_type_is_left_out_with_a_service_on_its_way(journal: Journal, scribe: Scribe) -> None:
+    """Without that service its events would miss a part of their way, for good."""
+    await journal.run(by_hand("UPDATE service SET jitter = 7 WHERE name = 'prices'"))
+    started = Configuration(journal)
+    await started.refresh()
+    assert "fares" not in started.catalog.event_types
+    assert "notes" in started.catalog.event_types
+
+
+async def test_a_bus_file_corrects_a_bot(journal: Journal, scribe: Scribe) -> None:
+    await journal.run(
+        by_hand(
+            "INSERT INTO service (name, kind) VALUES ('night', 'runner')",
+            "INSERT INTO bot (name, emitter_id, call, command) SELECT 'bad', min(id), 'm:f', '5' FROM emitter",
+        )
+    )
+    health = Health("broker", SystemClock())
+    configuration = Configuration(journal, health)
+    await configuration.refresh()
+    assert [problem.code for problem in health.problems] == [WRONG]
+    await journal.run(change, BusSpec(bots={"bad": BotSpec("bad", call="m:f", emits=frozenset({"notes"}))}))
+    await configuration.refresh()
+    assert not health.problems
 
 
 LOST = {

@@ -157,6 +157,8 @@ async def test_the_form_that_was_found_is_told() -> None:
     said: list[str] = []
     await items("text/csv", b"id|name\n1|Ada\n", said)
     assert said == ["its fields are separated by vertical bars"]
+    await items("text/csv", b"id:name\n1:Ada\n", said)
+    assert said[1:] == ["its rows have one field, and each has ':' as often"]
 
 
 @pytest.mark.parametrize(

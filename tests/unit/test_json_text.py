@@ -36,12 +36,23 @@ def test_an_amount_is_read(value: object) -> None:
     assert parse_json(f"[{value}]") == [float(str(value))]
 
 
-@pytest.mark.parametrize(
-    "text", ["12345678901234567.89", "0.1234567890123456789", "3e-324", "1e-999999999999999999999", "0." + "1" * 5000]
-)
+@pytest.mark.parametrize("text", ["12345678901234567.89", "0.1234567890123456789", "3e-324", "0." + "1" * 5000])
 def test_digits_that_a_double_has_not_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="more digits than a double holds: write it as a text"):
         parse_json(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["1e-400", "-1E-400", "2e-324", "1e-999999999999999999999", "0." + "0" * 400 + "1", "0." + "0" * 5000 + "1"]
+)
+def test_a_number_that_becomes_zero_is_too_small(text: str) -> None:
+    with pytest.raises(ValueError, match="is too small for a double: write it as a text"):
+        parse_json(f"[{text}]")
+
+
+@pytest.mark.parametrize("text", ["0.0", "-0.0", "0e-400", "0.00e5"])
+def test_zero_is_zero(text: str) -> None:
+    assert parse_json(text) == 0
 
 
 @pytest.mark.parametrize("text", ['{"a":1,"a":1}', '[{"b":{"a":1,"c":2,"\\u0061":3}}]'])

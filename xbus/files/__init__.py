@@ -10,7 +10,7 @@ them by ``event.save``. A reader, or a program in another language, does the sam
 bytes and divides them into lines, ``csv_rows`` makes rows of lines, ``csv_items`` makes items of rows.
 """
 
-from xbus.files.csv_items import CsvForm, CsvItems
+from xbus.files.csv_items import CsvForm, CsvItems, named_delimiter
 from xbus.files.entry import Entry, Unreadable
 from xbus.files.form import BAD_FILE, PIECE_BYTES
 from xbus.files.incoming import FileHead, IncomingFile
@@ -26,4 +26,5 @@ __all__ = [
     "IncomingFile",
     "OutgoingFile",
     "Unreadable",
+    "named_delimiter",
 ]

@@ -41,10 +41,53 @@ class CsvForm:
     has_names: bool = True
 
 
+def named_delimiter(name: str) -> str:
+    """Read a delimiter as people name it: a character, or ``tab`` or ``\\t`` for one that is hard to type.
+
+    Raises:
+        ValueError: it is no single character, or one that ends a row or quotes a field.
+    """
+    delimiter = "\t" if name.lower() in ("tab", "\\t") else name
+    if len(delimiter) != 1 or delimiter in '\r\n"':
+        raise ValueError(f"the delimiter {delimiter!r:.40} is no single character")
+    return delimiter
+
+
 def delimiter_in(first_line: str) -> str:
     """Find the delimiter of CSV in its first line: the most frequent one outside of quotes."""
     names = _QUOTED.sub("", first_line)
     return max(DELIMITERS, key=names.count)
+
+
+class LoneColumn:
+    """Looks for a delimiter that nobody looks for, in rows of one field. It refuses nothing.
+
+    Attributes:
+        marks: the punctuation marks that each row has as often as the first one, with their number.
+    """
+
+    def __init__(self) -> None:
+        self.marks: dict[str, int] = {}
+        self._rows = 0
+
+    def take(self, row: Row) -> None:
+        """Look at the next row."""
+        text = _QUOTED.sub("", row.raw())
+        if not self._rows:
+            self.marks = {mark: count for mark, count in Counter(text).items() if _is_mark(mark)}
+        elif self.marks:
+            self.marks = {mark: count for mark, count in self.marks.items() if text.count(mark) == count}
+        self._rows += 1
+
+    def found(self) -> str:
+        """Give a sentence for people, "" where the rows show no delimiter."""
+        if self._rows < 2 or not self.marks:
+            return ""
+        return f"its rows have one field, and each has {max(self.marks, key=self.marks.__getitem__)!r} as often"
+
+
+def _is_mark(character: str) -> bool:
+    return not character.isalnum() and character not in " \r\n\"'"
 
 
 class CsvItems:
@@ -66,6 +109,9 @@ class CsvItems:
         self._tell = tell
         self._rows: RowReader | None = None
         self._names: list[str] = []
+        self._lone = LoneColumn()
+        self._is_said = False
+        """Somebody says the delimiter."""
 
     @property
     def kept(self) -> int:
@@ -86,6 +132,7 @@ class CsvItems:
             stated = _SEPARATOR_LINE.fullmatch(line.text)
             delimiter = delimiter_in(line.text) if stated is None else stated[1]
             self._rows = RowReader(self._form.delimiter or delimiter)
+            self._is_said = bool(self._form.delimiter) or stated is not None
             if delimiter != "," and not self._form.delimiter:
                 self._tell(f"its fields are separated by {DELIMITERS.get(delimiter, repr(delimiter))}")
             if stated is None:
@@ -101,10 +148,14 @@ class CsvItems:
         """
         if self._rows is not None:
             yield from self._entries(self._rows, self._rows.finish())
+            if found := self._lone.found():
+                self._tell(found)
 
     def _entries(self, reader: RowReader, rows: Sequence[Row]) -> Iterator[Entry]:
         for row in rows:
             fault = row.fault or self._text_fault(row)
+            if not self._is_said and len(row.fields) == 1:
+                self._lone.take(row)
             if reader.columns is None and self._form.has_names:
                 self._names = _names(row, fault)
                 self.head.append(row.raw())

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgpack  # type: ignore[import-untyped]
 
 from xbus.errors import Failed, Refused
-from xbus.files.csv_items import CsvForm, CsvItems
+from xbus.files.csv_items import CsvForm, CsvItems, named_delimiter
 from xbus.files.entry import Entry, Unreadable
 from xbus.files.text_lines import LineDecoder, TextDecoder, TextLine, say_nothing
 from xbus.json_text import parse_json
@@ -301,16 +301,12 @@ def csv_form(media_type: MediaType) -> CsvForm:
     """
     header = media_type.parameters.get("header", "present").lower()
     delimiter = media_type.parameters.get("delimiter", "")
-    delimiter = "\t" if delimiter.lower() in ("tab", "\\t") else delimiter
     if header not in ("present", "absent"):
         raise Refused(f"header={header:.40} means nothing", "give header=present or absent", code="unknown_format")
-    if len(delimiter) > 1 or delimiter in ('"', "\r", "\n"):
-        raise Refused(
-            f"the delimiter {delimiter!r:.40} is no single character",
-            'give one, such as delimiter=";", or tab',
-            code="unknown_format",
-        )
-    return CsvForm(delimiter, has_names=header == "present")
+    try:
+        return CsvForm(named_delimiter(delimiter) if delimiter else "", has_names=header == "present")
+    except ValueError as error:
+        raise Refused(str(error), 'give one, such as delimiter=";", or tab', code="unknown_format") from None
 
 
 async def csv_items(body: Body, media_type: MediaType, tell: Callable[[str], object]) -> AsyncIterator[bytes]:

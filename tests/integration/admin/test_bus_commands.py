@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.admin.conftest import GOOD, Log, Xbus, version
-from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.sessions import read_credentials
 from xbus.passwords import Passwords
@@ -48,6 +48,35 @@ def test_what_is_exported_can_be_applied_and_changes_nothing(
     assert "Nothing to change" in result.stdout
     assert version(database_url) == before
     assert xbus("export").stdout == exported
+
+
+@pytest.mark.parametrize(
+    ("edit", "place", "cause"),
+    [
+        (
+            "INSERT INTO bot (name, emitter_id, command) SELECT 'b', min(id), '5' FROM emitter",
+            'bot 1 "b"',
+            "command is 5, and has to be a JSON list of texts",
+        ),
+        ("UPDATE event_type SET keep = 'soon' WHERE name = 'flights'", "event_type 1", "keep is no number"),
+    ],
+)
+def test_an_export_leaves_out_a_row_that_can_not_be_read(
+    xbus: Xbus, bus: Path, database_url: str, edit: str, place: str, cause: str
+) -> None:
+    xbus("apply", bus)
+    with writing(database_url) as connection:
+        if "keep" in edit and connection.dialect.name != "sqlite":
+            pytest.skip("PostgreSQL takes no such row")
+        connection.exec_driver_sql(edit)
+    exported = xbus("export")
+    assert (exported.exit_code, exported.stdout.count("[[service]]")) == (0, 2)
+    assert f"left out: {place}: {cause}; correct that row, by SQL or with xbus apply" in exported.stderr
+    refused = xbus("edit")
+    assert refused.exit_code == 1
+    assert cause in refused.stderr
+    corrected = xbus("apply", bus)
+    assert ("flights" in corrected.stdout) == ("keep" in edit)
 
 
 def test_an_empty_bus_is_exported_as_an_empty_file(xbus: Xbus) -> None:

@@ -1,6 +1,9 @@
 """Uploading files: seen first, then sent through the front as an emitter sends."""
 
 import gzip
+import html
+import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -94,6 +97,58 @@ def test_what_can_not_be_read_is_refused(
     assert code in page.text
 
 
+TYPED = {"type": "test_event"}
+
+GERMAN = "Nummer;Straße\n1;Größe\n"
+"""As spreadsheets of Germany write it, in cp1252."""
+
+
+@pytest.mark.parametrize(
+    ("content", "chosen", "told"),
+    [
+        (GERMAN.encode("cp1252"), {"encoding": "cp1252"}, ["semicolons; the field Delimiter says otherwise", "CP1252"]),
+        (GERMAN.encode("utf-16"), {}, ["semicolons", "Its encoding is UTF-16."]),
+        (GERMAN.replace(";", ":").encode(), {"delimiter": ":"}, ["Its encoding is UTF-8."]),
+        (GERMAN.replace(";", "\t").encode(), {"delimiter": "tab"}, ["Its encoding is UTF-8."]),
+    ],
+    ids=["german", "mark", "colon", "tab"],
+)
+def test_the_form_of_a_file_is_found_or_chosen(
+    uploader: TestClient, content: bytes, chosen: dict[str, str], told: list[str]
+) -> None:
+    page = uploader.post("/upload/preview", files=file(content), data={**TYPED, **chosen})
+
+    assert page.status_code == 200, page.text
+    assert "1 item, of type test_event" in page.text
+    assert items_of(page.text) == [{"Nummer": "1", "Straße": "Größe"}]
+    assert [sentence for sentence in told if sentence not in page.text] == []
+
+
+def test_a_file_without_names_becomes_lists(uploader: TestClient) -> None:
+    page = uploader.post("/upload/preview", files=file(b"1;ada\n2;lin\n"), data={**TYPED, "header": "absent"})
+
+    assert items_of(page.text) == [["1", "ada"], ["2", "lin"]]
+
+
+def test_a_refusal_names_the_field_of_the_form(uploader: TestClient) -> None:
+    def refused(content: bytes, name: str = "b.csv", **chosen: str) -> str:
+        page = uploader.post("/upload/preview", files=file(content, name), data={**TYPED, **chosen})
+        assert "--" not in re.sub("<!--.*?-->", "", page.text)
+        return page.text
+
+    assert "or name its encoding in the field Encoding" in refused(GERMAN.encode("cp1252"))
+    assert "or name its encoding in the field Encoding" in refused("a;b\n1;ü\n".encode("cp1252"))
+    assert "utf-16-le in the field Encoding" in refused(GERMAN.encode("utf-16-le"))
+    assert "unknown_encoding" in refused(CSV, encoding="klingon")
+    assert "one character in the field Delimiter" in refused(CSV, delimiter="::")
+    assert "choose no descriptor" in refused(CSV, descriptor="clients <file>", header="absent")
+    assert "convert it, or choose a descriptor" in refused(b"%PDF", "a.pdf")
+
+
+def items_of(page: str) -> list[object]:
+    return [json.loads(html.unescape(shown)) for shown in re.findall("<pre>(.*?)</pre>", page, re.DOTALL)]
+
+
 def test_only_uploaders_upload(viewer: TestClient, operator: TestClient) -> None:
     for browser in (viewer, operator):
         assert browser.get("/upload").status_code == 403
@@ -112,6 +167,7 @@ def test_a_file_is_sent_as_its_emitter(monitor: Monitor, with_broker: TestClient
     sent = with_broker.post("/upload", files=file(), data={**chosen, "digest": digest})
     assert sent.status_code == 200, sent.text
     assert "2 items of b.csv sent" in sent.text
+    assert "Its encoding is UTF-8." in sent.text
     again = with_broker.post("/upload", files=file(gzip.compress(CSV), "b.csv.gz"), data=chosen)
     assert again.status_code == 200, again.text
     with reading(monitor.url) as connection:

@@ -25,7 +25,8 @@ from xbus.admin.progress import shown_on_terminal
 from xbus.admin.rehearsal import Route, Tally, TypeComparison, Way, rehearse, types_of
 from xbus.admin.replay import send_history
 from xbus.admin.signatures import CommandBus, argument, command, confirm, option, shown
-from xbus.broker.journal.configuration import Plan, read_stored
+from xbus.broker.journal.configuration import Plan
+from xbus.broker.journal.configuration.checked import read_readable
 from xbus.broker.journal.configuration.owed import Arrears, Owed
 from xbus.broker.journal.database.connection import connected
 from xbus.broker.journal.operations.envelopes.short_ids import FEWEST_CHARACTERS, shorten
@@ -168,7 +169,11 @@ def edit(bus: CommandBus) -> None:
     The variable VISUAL or EDITOR names the editor. An entry that you delete is removed from the bus. If your text
     is not applied, a file keeps it.
     """
-    stored = bus.read(read_stored)
+    stored, wrong = bus.read(read_readable)
+    if wrong:
+        # The text would lack them, and what it lacks is removed.
+        causes = "; ".join(f"{each.place}: {each.cause}" for each in wrong)
+        raise ConfigurationError(f"rows of the configuration can't be read: {causes}", CORRECT_ROW)
     # A deleted entry is meant to go: the editor showed all of them.
     decisions = Decisions(prune=True)
     with _draft(bus_file.write(stored.in_use)) as draft:
@@ -235,12 +240,16 @@ def _content(draft: Path) -> bytes:
 def export(bus: CommandBus) -> None:
     """Write the bus as a file to standard output.
 
-    The file has everything but passwords. If you apply it unchanged, nothing changes.
+    The file has everything but passwords. If you apply it unchanged, nothing changes. The file lacks rows that an edit
+    by SQL made unreadable: standard error names them.
     """
-    stored = bus.read(read_stored)
+    stored, problems = bus.read(read_readable)
     click.echo(bus_file.write(stored.in_use), nl=False)
+    for problem in problems:
+        click.echo(f"left out: {problem.place}: {problem.cause}; {CORRECT_ROW}", err=True)
 
 
+CORRECT_ROW = "correct that row, by SQL or with xbus apply"
 MOST_EVENTS = 100_000
 
 

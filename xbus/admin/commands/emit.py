@@ -17,7 +17,7 @@ from xbus.admin.output import counted
 from xbus.admin.progress import progress, tell
 from xbus.admin.signatures import CommandBus, argument, command, option
 from xbus.errors import Refused
-from xbus.files import CsvForm
+from xbus.files import CsvForm, named_delimiter
 from xbus.headers import Headers, header_of_text, pack_headers, unpack_headers
 from xbus.rpc.curve import PASSWORD_VARIABLE
 
@@ -91,11 +91,10 @@ def _read_headers(ctx: click.Context, param: click.Parameter, values: Sequence[s
 
 def _read_delimiter(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
     """Read a character, or the name of one that is hard to type."""
-    named = {"tab": "\t", "\\t": "\t"}
-    delimiter = "" if value is None else named.get(value, value)
-    if value is not None and (len(delimiter) != 1 or delimiter in '\r\n"'):
-        raise click.BadParameter("give one character, or tab", ctx, param)
-    return delimiter
+    try:
+        return "" if value is None else named_delimiter(value)
+    except ValueError:
+        raise click.BadParameter("give one character, or tab", ctx, param) from None
 
 
 DESCRIPTORS = option(

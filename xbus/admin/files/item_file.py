@@ -11,7 +11,9 @@ from xbus.admin.files.descriptor import CsvLayout, Descriptor, XmlLayout
 from xbus.admin.files.text import (
     AS_NAMED,
     JSON_LINES,
+    OPTIONS,
     TITLE,
+    Choices,
     CsvReader,
     DescribedCsvReader,
     FixedReader,
@@ -61,6 +63,7 @@ class ItemFile:
         form: what is known of it without a descriptor.
         tell: takes what was found out about its form.
         name: how messages call it; by default its path.
+        choices: how messages name what a person may choose about it.
 
     Raises:
         XbusError: it is of another kind (``unknown_format``), can't be read (``unreadable_file``), or the encoding does
@@ -75,10 +78,12 @@ class ItemFile:
         form: PlainForm = AS_NAMED,
         tell: Callable[[str], object] = say_nothing,
         name: str | None = None,
+        choices: Choices = OPTIONS,
     ) -> None:
-        complete = form.complete(path) if descriptor is None else form
+        complete = form.complete(path, choices) if descriptor is None else form
         self._tell = tell
         self._reported = 0
+        self.choices = choices
         self.name = name or str(path)
         """For people."""
         try:
@@ -117,7 +122,8 @@ class ItemFile:
                 yield entry
             self._report(on_bytes)
         except Unreadable as error:
-            other = f", or name its encoding with --encoding {error.encoding}" if error.encoding else ""
+            is_named = error.encoding or NO_TEXT in error.reason
+            other = self.choices.or_encoding(error.encoding) if is_named else ""
             raise XbusError(
                 f"{self.name}:{error.line}: {error.reason}",
                 f"correct the file and send it again{other}",
@@ -147,7 +153,8 @@ class ItemFile:
     def _reader(self, form: PlainForm, encoding: str | None) -> EntryReader:
         if form.kind == JSON_LINES:
             return JsonReader(self._text(encoding, is_universal=False))
-        return CsvReader(self._text(encoding), form.csv, self._told)
+        otherwise = f"{self.choices.delimiter} says otherwise"
+        return CsvReader(self._text(encoding), form.csv, lambda found: self._told(f"{found}; {otherwise}"))
 
     def _described(self, descriptor: Descriptor, encoding: str | None) -> EntryReader:
         layout = descriptor.layout
@@ -174,7 +181,7 @@ class StopAtBadLine:
         Raises:
             XbusError: always (``bad_line``).
         """
-        other = ", or name its encoding with --encoding" if NO_TEXT in fault else ""
+        other = file.choices.or_encoding() if NO_TEXT in fault else ""
         step = f"correct the line and send the file again{other}"
         raise XbusError(file.describe(entry, fault), step, code="bad_line")
 
@@ -312,8 +319,7 @@ def send_files(
         with envelope.event(event_type) as event:
             entries = _send_file(event, file, bad, on_bytes)
             if not entries and not allow_empty:
-                step = "see whether it is complete, or send it with --allow-empty"
-                raise XbusError(f"{file.name} has no items", step, code="empty_file")
+                raise XbusError(f"{file.name} has no items", file.choices.empty, code="empty_file")
     bad.finish()
 
 

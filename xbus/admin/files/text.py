@@ -247,6 +247,31 @@ CSV, TSV, JSON_LINES = "csv", "tsv", "jsonl"
 KINDS = (CSV, TSV, JSON_LINES)
 
 
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The words of messages for what a person may choose about a file, at the place where the person chooses it.
+
+    Args:
+        encoding: behind "name its encoding"; ``{}`` stands for the encoding.
+        delimiter: before "says otherwise".
+        kind: the next step for a file of an unknown kind.
+        empty: the next step for a file without items.
+    """
+
+    encoding: str = "with --encoding {}"
+    delimiter: str = "--delimiter"
+    kind: str = "say what it is with --format, convert it, or name a descriptor"
+    empty: str = "see whether it is complete, or send it with --allow-empty"
+
+    def or_encoding(self, encoding: str = "") -> str:
+        """Add to a next step that the encoding may be named; ``encoding`` is the one that the bytes show."""
+        return f", or name its encoding {' '.join(self.encoding.format(encoding).split())}"
+
+
+OPTIONS = Choices()
+"""The options of commands."""
+
+
 @dataclass(frozen=True)
 class PlainForm:
     """The form of a file, as far as anybody says it beside its name.
@@ -259,7 +284,7 @@ class PlainForm:
     kind: str = ""
     csv: CsvForm = field(default_factory=CsvForm)
 
-    def complete(self, path: Path) -> "PlainForm":
+    def complete(self, path: Path, choices: Choices = OPTIONS) -> "PlainForm":
         """Add what the name of a file says.
 
         Raises:
@@ -267,11 +292,7 @@ class PlainForm:
         """
         kind = self.kind or path.name.lower().removesuffix(PACKED).rpartition(".")[2]
         if kind not in KINDS:
-            raise XbusError(
-                f"{path} is neither .csv, .tsv nor .jsonl",
-                "say what it is with --format, convert it, or name a descriptor",
-                code="unknown_format",
-            )
+            raise XbusError(f"{path} is neither .csv, .tsv nor .jsonl", choices.kind, code="unknown_format")
         delimiter = self.csv.delimiter or ("\t" if kind == TSV else "")
         return PlainForm(kind, replace(self.csv, delimiter=delimiter))
 
@@ -291,7 +312,7 @@ class CsvReader(TextReader):
 
     def __init__(self, text: Text, form: CsvForm, tell: Callable[[str], object]) -> None:
         super().__init__(text)
-        self._items = CsvItems(form, text.decoder, lambda found: tell(f"{found}; --delimiter says otherwise"))
+        self._items = CsvItems(form, text.decoder, tell)
         self._head = self._items.head
 
     def __iter__(self) -> Iterator[Entry]:

@@ -55,6 +55,36 @@ def test_a_delimiter_that_is_no_comma_is_told(tmp_path: Path, delimiter: str, wo
     assert read(path, PlainForm(csv=CsvForm(delimiter))) == (ADA, [])
 
 
+@pytest.mark.parametrize("has_names", [True, False])
+@pytest.mark.parametrize("mark", [":", "#", "§", "/", "\x01", "\x1f", "·"])
+def test_a_delimiter_that_nobody_looks_for_is_told(tmp_path: Path, mark: str, has_names: bool) -> None:
+    path = written(tmp_path / "a.csv", f"id{mark}name\n1{mark}Ada\n\n2{mark}Bob")
+    items, found = read(path, PlainForm(csv=CsvForm(has_names=has_names)))
+    assert len(items) == (2 if has_names else 3)
+    told = f"{path}: its rows have one field, and each has {mark!r} as often; --delimiter says otherwise"
+    assert found == [told]
+    assert read(path, PlainForm(csv=CsvForm(",", has_names=has_names)))[1] == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "name\nAda\nBob\n",
+        "full name\nAda Lovelace\n",
+        "a:b\n1:2\n3\n",
+        "a:b\n1:2:3\n",
+        "a:b\n",
+        '"a:b"\n"1:2"\n',
+        '"a:b\nc"\n"1:2\n3"\n',
+        "time\n10:30\n",
+        "a:b,c\n1:2,3\n",
+        "sep=,\na:b\n1:2\n",
+    ],
+)
+def test_a_column_that_shows_no_delimiter_is_not_told(tmp_path: Path, content: str) -> None:
+    assert read(written(tmp_path / "a.csv", content))[1] == []
+
+
 @pytest.mark.parametrize(
     ("first", "delimiter"),
     [

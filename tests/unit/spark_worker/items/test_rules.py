@@ -279,6 +279,15 @@ def test_a_type_that_no_item_can_fill_is_refused_at_the_start(form: str, kind: D
         (b"1.2345678901234568e16", DoubleType(), 1.2345678901234568e16),
         (b"0.30000000000000000000000000001", DoubleType(), 0.3),
         (b"1e400", DoubleType(), None),
+        (b"1e-400", DoubleType(), None),
+        (b"-1E-00400", DoubleType(), None),
+        (b"0." + b"0" * 400 + b"1", DoubleType(), None),
+        (b"0." + b"0" * 230 + b"1e-99", DoubleType(), None),
+        (b"1e-400", FloatType(), None),
+        (b"1e-400", VariantType(), None),
+        (b"1e400", VariantType(), None),
+        (b"0e-400", DoubleType(), 0.0),
+        (b"5e-324", DoubleType(), 5e-324),
         (b"-0", DoubleType(), 0.0),
         (b"1e2", IntegerType(), 100),
         (b"1e999999999", LongType(), None),
@@ -290,6 +299,15 @@ def test_no_digit_of_a_number_of_json_is_lost(number: bytes, kind: DataType, fou
     ((value, cause),) = read(reader_of("json", kind), b'{"x": %s}' % number)
 
     assert (value, cause is None) == (found, found is not None)
+
+
+@pytest.mark.parametrize("number", [b"1e-400", b"1E-400", b"0." + b"0" * 400 + b"1", b"1e-400 "])
+def test_a_number_that_becomes_zero_is_refused_among_others(number: bytes) -> None:
+    others = [b'{"x": 1.5, "id": "1f6e-412e-1000"}', b'{"x": 0}']
+    *good, (value, cause) = read(reader_of("json", DoubleType()), *others, b'{"x": %s}' % number)
+
+    assert good == [(1.5, None), (0.0, None)]
+    assert (value, cause is None) == (None, False)
 
 
 def test_keys_of_a_map_have_rules_too() -> None:

@@ -116,21 +116,22 @@ class GroupDelivery:
         # Any envelope may be open at a recipient, or too much is noted and not written.
         if self._is_finishing or self._open_replies.open or self._open_replies.maybe_open or not self._ledger.has_room:
             return
-        going: dict[BundleParty, None] = {}
+        going: dict[BundleParty, bool] = {}
         for each in sealed:
             shares = self._shares(lane, each) if isinstance(each, SealedGroup) else None
             if each.first != lane.position + 1 or shares is None or not self._may_take(shares):
                 break
             lane.position = each.last
             for party, part in shares.items():
+                # What waited before was not looked at: a failure may have begun to block a key of it.
+                going.setdefault(party, not party.parts)
                 party.parts.append(part)
-                going[party] = None
                 for recipient in party.recipients:
                     role = self._roles[recipient.role.id]
                     role.in_flight.positions.update(part.positions)
                     self._ledger.owe_all(role, part.positions)
-        for party in going:
-            self.go_on(party, is_checked=True)
+        for party, is_checked in going.items():
+            self.go_on(party, is_checked=is_checked)
 
     def forget_ways(self, _: object = None) -> None:
         """Find out anew which consumers envelopes lead to: some have come or gone, or are configured otherwise."""
@@ -557,7 +558,7 @@ class GroupDelivery:
             if any(results.count(BundleStatus.COMMITTED) < len(results) for results in outcome.values()):
                 # Before the failures are noted, which may take long: another recipient may come in the meantime.
                 going_on, together = self._outcomes.sort_out(party, recipients, bundle, outcome)
-                party.parts[:0] = call.chosen(going_on)
+                party.put_back(call.chosen(going_on))
                 await self._outcomes.note_failed(shares, outcome)
         finally:
             for recipient in recipients:

@@ -55,7 +55,7 @@ class BundleParty:
 
     Attributes:
         recipients: those that are still in it.
-        parts: the envelopes that wait, the first ones first.
+        parts: the envelopes that wait, in the order of their last positions.
         size: how many of them go together.
         out: the calls that hand envelopes over, and whose outcome is not noted.
         turn: the task that waits for slots and keys, or brings what can't go with others; None where none does.
@@ -191,6 +191,14 @@ class BundleParty:
         self.parts = left
         return taken
 
+    def put_back(self, parts: Sequence[Part]) -> None:
+        """Have parts wait again that were taken and not begun.
+
+        By their last positions they stay in the order of the log, but for those of other ordering keys: a call takes
+        nothing that lies behind a second envelope of a key.
+        """
+        self.parts = sorted([*parts, *self.parts], key=lambda part: part.positions[-1])
+
     def take_all(self) -> list[Part]:
         """Take all that waits."""
         taken, self.parts = self.parts, []
@@ -320,7 +328,10 @@ class GroupCall:
 
 def positions_of(parts: Sequence[Part]) -> Sequence[int]:
     """Give the positions of all envelopes of some parts, in their order."""
-    first, last = parts[0].positions[0], parts[-1].positions[-1]
-    if sum([len(part.positions) for part in parts]) == last - first + 1:
-        return range(first, last + 1)
-    return [each for part in parts for each in part.positions]
+    first = following = parts[0].positions[0]
+    for part in parts:
+        start, last = part.positions[0], part.positions[-1]
+        if start != following or last - start >= len(part.positions):
+            return sorted([each for part in parts for each in part.positions])
+        following = last + 1
+    return range(first, following)

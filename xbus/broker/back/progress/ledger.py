@@ -139,7 +139,11 @@ class DeliveryLedger:
         self.settle_all(role_id, (position,))
 
     def settle_all(self, role_id: int, positions: Sequence[int]) -> None:
-        """Note that a role needs nothing more of some envelopes in their turn."""
+        """Note that a role needs nothing more of some envelopes in their turn.
+
+        Args:
+            positions: theirs, which grow.
+        """
         if not positions:
             return
         cursor = self._roles[role_id].cursor

@@ -100,7 +100,7 @@ class RunResults:
         """Note that a consumer has committed some envelopes of a bundle, each in its turn."""
         if not bundle:
             return
-        self._ledger.settle_all(recipient.role.id, [envelope.position for envelope in bundle])
+        self._ledger.settle_all(recipient.role.id, sorted([envelope.position for envelope in bundle]))
         self._cure(bundle, recipient)
         self._probing.went_well(recipient.role.id)
         self.counts[recipient.role.login].committed(bundle)

@@ -12,7 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.configuration.table_checks import TABLES, TableProblem, find_table_problems
+from xbus.broker.journal.configuration.reading import Stored, read_stored
+from xbus.broker.journal.configuration.table_checks import TABLES, TableProblem, find_table_problems, find_unreadable
 from xbus.broker.journal.log.catalog import Catalog, newest_graphs, read_catalog, read_version
 
 LOOKED_THROUGH = 10_000
@@ -77,16 +78,35 @@ def _read_sound(
 ) -> tuple[Catalog, dict[str, frozenset[int]]]:
     with _copied(connection) as copy:
         before = {table.name: _ids(copy, table) for table in _ENTRIES}
-        for problem in problems:
-            _remove_types_of(copy, problem)
-        for _ in range(MOST_ROUNDS):
-            for problem in problems:
-                _remove(copy, problem)
-            former, problems = problems, find_table_problems(copy)
-            if not problems or problems == former:
-                break
+        _clear(copy, problems, find_table_problems)
         left_out = {table.name: before[table.name] - _ids(copy, table) for table in _ENTRIES}
         return read_catalog(copy), left_out
+
+
+def read_readable(connection: sa.Connection) -> tuple[Stored, Sequence[TableProblem]]:
+    """Read the stored configuration without the rows that can't be read, and give the problems of these."""
+    problems = find_unreadable(connection)
+    if not problems:
+        return read_stored(connection), problems
+    with _copied(connection) as copy:
+        _clear(copy, problems, find_unreadable)
+        return read_stored(copy), problems
+
+
+def _clear(
+    copy: sa.Connection,
+    problems: Sequence[TableProblem],
+    find: Callable[[sa.Connection], Sequence[TableProblem]],
+) -> None:
+    """Remove the rows that have problems, and then those that ``find`` finds, as they refer to a removed one."""
+    for _ in range(MOST_ROUNDS):
+        for problem in problems:
+            _remove_types_of(copy, problem)
+        for problem in problems:
+            _remove(copy, problem)
+        former, problems = problems, find(copy)
+        if not problems or problems == former:
+            break
 
 
 @contextmanager
@@ -103,9 +123,16 @@ def _copied(connection: sa.Connection) -> Iterator[sa.Connection]:
 
 def _copy(connection: sa.Connection, copy: sa.Connection, table: sa.Table) -> None:
     if connection.dialect.name == "postgresql":
-        rows: list[Any] = [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+        # JSON goes as its text: the JSON value null would become a null of SQL.
+        texts = {column.name for column in table.columns if isinstance(column.type, sa.JSON)}
+        read = [sa.cast(each, sa.Text).label(each.name) if each.name in texts else each for each in table.columns]
+        rows: list[Any] = [dict(row) for row in connection.execute(sa.select(*read)).mappings()]
         if rows:
-            copy.execute(sa.insert(table), rows)
+            written = {
+                each.name: sa.bindparam(each.name, type_=sa.Text() if each.name in texts else each.type)
+                for each in table.columns
+            }
+            copy.execute(sa.insert(table).values(written), rows)
         return
     names = ", ".join(f'"{column.name}"' for column in table.columns)
     values = connection.exec_driver_sql(f'SELECT {names} FROM "{table.name}"').all()

@@ -19,7 +19,7 @@ from xbus.broker.journal.configuration.entries import (
     RoleSpec,
     ServiceSpec,
 )
-from xbus.broker.journal.configuration.former import is_chosen
+from xbus.broker.journal.configuration.former import is_chosen, without_end
 from xbus.broker.journal.configuration.subscriptions.stored import is_of_subscription, read_subscriptions
 from xbus.broker.journal.log.catalog import newest_graphs, read_graph, read_service_names, read_version
 from xbus.broker.journal.log.emitters.entries import read_limits
@@ -220,9 +220,9 @@ _NEWEST_WITH_NODES = (
     .where(exists().where(node_table.c.graph_id == graph.c.id))
 )
 _TYPE_NAMES = select(event_type.c.id, event_type.c.name)
-_EVENT_TYPES = select(event_type).where(is_chosen(event_type)).order_by(event_type.c.name)
+_EVENT_TYPES = select(*without_end(event_type)).where(is_chosen(event_type)).order_by(event_type.c.name)
 _SERVICES = (
-    select(service)
+    select(*without_end(service))
     .where(is_chosen(service), ~_is_own(service.c.id), service.c.kind != "reader")
     .order_by(service.c.name)
 )

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -18,6 +18,7 @@ from xbus.broker.journal.configuration.names import is_name, is_path
 from xbus.broker.journal.configuration.plan import make_plan
 from xbus.broker.journal.configuration.reading import read_stored
 from xbus.broker.journal.database.rows import NamedRow, NamedRows
+from xbus.broker.journal.log.bots.entries import BOT_COLUMNS, read_command, read_settings
 from xbus.broker.journal.log.catalog import name_column, read_graph
 from xbus.broker.journal.operations.event_types import read_paths
 from xbus.broker.journal.writes import LIMIT_NAMES
@@ -76,14 +77,38 @@ class TableProblem:
 
 
 def find_table_problems(connection: sa.Connection) -> list[TableProblem]:
-    """Find the rows that make no sense; what the first checks find keeps the later ones from being made."""
-    for check in (_unreadable, _lost_references, _bad_values, _bad_readers, _impossible_graphs, _broken_rules):
-        if found := list(check(connection)):
-            return found
-    return []
+    """Find the rows that make no sense.
+
+    The checks of whole graphs, and of rows against each other, are only made of rows that make sense one by one.
+    """
+    unreadable = find_unreadable(connection)
+    rows = {(problem.table, problem.key) for problem in unreadable}
+    found = [*unreadable, *_bad_values(connection, rows), *_bad_readers(connection)]
+    return found or list(_impossible_graphs(connection)) or list(_broken_rules(connection))
 
 
-def _unreadable(connection: sa.Connection) -> Iterator[TableProblem]:
+def find_unreadable(connection: sa.Connection) -> list[TableProblem]:
+    """Find the rows with values that can't be read, and those that refer to a row that does not exist."""
+    return [*_of_another_kind(connection), *_no_json(connection), *_lost_references(connection)]
+
+
+def _no_json(connection: sa.Connection) -> Iterator[TableProblem]:
+    """Find the bots whose JSON is none, or of another form: both databases keep any."""
+    columns = {column.name: column for column in BOT_COLUMNS}
+    for name, read, wanted in _JSON:
+        for row in connection.execute(sa.select(model.bot.c.id, model.bot.c.name, columns[name].label("value"))).all():
+            if read(row.value) is None:
+                yield _problem(model.bot, row, f"{name} is {row.value:.40}, and has to be {wanted}")
+
+
+_JSON: Sequence[tuple[str, Callable[[str], object], str]] = (
+    ("command", read_command, "a JSON list of texts"),
+    ("settings", read_settings, "a JSON map"),
+)
+"""A column of bots, its reader, and what it has to be."""
+
+
+def _of_another_kind(connection: sa.Connection) -> Iterator[TableProblem]:
     """Find values that are not of their column's kind: SQLite keeps any."""
     for table in TABLES if connection.dialect.name == "sqlite" else ():
         keys = len(table.primary_key)
@@ -105,7 +130,7 @@ def _select_kinds(table: sa.Table) -> NamedRows:
 
 
 def _columns(table: sa.Table) -> list[sa.Column[object]]:
-    return [column for column in table.columns if not column.primary_key]
+    return [column for column in table.columns if not column.primary_key and not isinstance(column.type, sa.JSON)]
 
 
 def _stored_kind(column: sa.Column[object]) -> sa.ColumnElement[str]:
@@ -146,10 +171,10 @@ def _select_lost(reference: sa.ForeignKey) -> NamedRows:
     return lost.where(reference.parent.is_not(None), ~exists)
 
 
-def _bad_values(connection: sa.Connection) -> Iterator[TableProblem]:
+def _bad_values(connection: sa.Connection, unreadable: Collection[tuple[str, Sequence[str]]]) -> Iterator[TableProblem]:
     for table, name, is_good, wanted in _VALUES:
         for row in connection.execute(_select_values(table, name)).all():
-            if not is_good(row.value):
+            if (table.name, (str(row.id),)) not in unreadable and not is_good(row.value):
                 yield _problem(table, row, f"{name} is {row.value!r}, and has to be {wanted}")
     limits = model.sending_limit
     for name in LIMIT_NAMES:

@@ -11,10 +11,10 @@ from xbus import model
 from xbus.broker.journal.audit import RepairDecision, act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.rows import NamedRow
-from xbus.broker.journal.log.bots.entries import read_bots
+from xbus.broker.journal.log.bots.entries import BOT_COLUMNS, read_bots, read_command
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.writes import PauseEntry, PauseKind
-from xbus.errors import Refused
+from xbus.errors import ConfigurationError, Refused
 from xbus.slots import Schedule
 from xbus.states import BOT_RUN_MOVES, BotRunState, BotState, check_move
 
@@ -113,7 +113,7 @@ def list_bots(connection: sa.Connection, now: datetime, name: str | None = None)
     if name is not None:
         find_bot(connection, name)
     statement = (
-        sa.select(model.bot, model.bot_state, model.service.c.name.label("runners"))
+        sa.select(*BOT_COLUMNS, model.bot_state, model.service.c.name.label("runners"))
         .join(model.bot_state, _STATE.bot_id == _BOT.id)
         .outerjoin(model.service, model.service.c.id == _BOT.service_id)
         .where(_BOT.removed_at.is_(None), sa.true() if name is None else _BOT.name == name)
@@ -126,7 +126,7 @@ def list_bots(connection: sa.Connection, now: datetime, name: str | None = None)
     return [
         BotStatus(
             row.name,
-            row.call or " ".join(row.command),
+            row.call or " ".join(read_command(row.command) or (row.command,)),
             row.description,
             row.runners,
             row.cron,
@@ -136,7 +136,7 @@ def list_bots(connection: sa.Connection, now: datetime, name: str | None = None)
             row.instances,
             row.max_seconds,
             row.attempts,
-            Schedule(row.cron, row.timezone).after(now) if row.cron else None,
+            _next_slot(row, now),
             counts.get((row.id, BotRunState.DUE), 0),
             counts.get((row.id, BotRunState.RUNNING), 0),
             row.failures,
@@ -237,6 +237,14 @@ def read_run(connection: sa.Connection, run_id: int) -> BotRunStatus:
     if row is None:
         raise Refused(f"there is no run {run_id}", "xbus bot runs shows them", code="unknown_run")
     return _status(row)
+
+
+def _next_slot(bot: NamedRow, now: datetime) -> datetime | None:
+    """Give the next slot of a bot; None for a bot without cron, or with one that an edit by SQL made invalid."""
+    try:
+        return Schedule(bot.cron, bot.timezone).after(now) if bot.cron else None
+    except ConfigurationError:
+        return None
 
 
 def _runs(*, with_log: bool) -> sa.Select[*tuple[object, ...]]:

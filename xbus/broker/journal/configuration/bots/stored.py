@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import TypeVar
 
 import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.configuration.entries import BotSpec, ReaderSpec
 from xbus.broker.journal.configuration.former import is_chosen
+from xbus.broker.journal.log.bots.entries import BOT_COLUMNS, read_command, read_settings
 from xbus.broker.journal.log.bots.runs import TICKETS
 from xbus.slots import Missed
+
+T = TypeVar("T")
 
 
 def is_of_bot(service: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
@@ -26,6 +30,11 @@ def _read_readers(connection: sa.Connection) -> dict[str, ReaderSpec]:
     return found
 
 
+def _or(read: T | None, raw: T) -> T:
+    """Give what was read of a column, or its text, which differs from each value that a bus file can wish."""
+    return raw if read is None else read
+
+
 def read_bots(connection: sa.Connection, *, removed: bool) -> Iterator[BotSpec]:
     """Read the bots that are in use, or those that were, by name."""
     emits: dict[int, set[str]] = {}
@@ -37,7 +46,7 @@ def read_bots(connection: sa.Connection, *, removed: bool) -> Iterator[BotSpec]:
         BotSpec(
             row.name,
             call=row.call,
-            command=tuple(row.command),
+            command=_or(read_command(row.command), (row.command,)),
             cron=row.cron,
             timezone=row.timezone,
             missed=Missed(row.missed),
@@ -45,7 +54,7 @@ def read_bots(connection: sa.Connection, *, removed: bool) -> Iterator[BotSpec]:
             instances=row.instances,
             max_seconds=row.max_seconds,
             attempts=row.attempts,
-            settings=row.settings,
+            settings=_or(read_settings(row.settings), {"": row.settings}),
             runners=row.runners,
             description=row.description,
             reads=reader.event_types,
@@ -78,7 +87,7 @@ _EMITS = (
     .join(model.event_type, model.event_type.c.id == _allowed.event_type_id)
 )
 _BOTS = (
-    sa.select(model.bot, _service.name.label("runners"))
+    sa.select(*BOT_COLUMNS, _service.name.label("runners"))
     .outerjoin(model.service, _service.id == _bot.service_id)
     .where(is_chosen(model.bot))
     .order_by(_bot.name)
@@ -107,7 +116,7 @@ def write_bot(connection: sa.Connection, entry: BotSpec, at: datetime) -> None:
         "description": entry.description,
         "removed_at": None,
     }
-    before = connection.execute(sa.select(model.bot).where(bot.name == entry.name)).one_or_none()
+    before = connection.execute(sa.select(*BOT_COLUMNS, bot.removed_at).where(bot.name == entry.name)).one_or_none()
     if before is None:
         bot_id = connection.execute(
             sa.insert(model.bot).values(name=entry.name, **values).returning(bot.id)

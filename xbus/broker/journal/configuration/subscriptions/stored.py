@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.configuration.entries import SubscriptionSpec
-from xbus.broker.journal.configuration.former import is_chosen
+from xbus.broker.journal.configuration.former import is_chosen, without_end
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.readers.subscriptions import call_at_once
 from xbus.broker.journal.retention.limits import limit_of
@@ -52,7 +52,7 @@ _TYPES = (
 )
 _SUBSCRIPTIONS = (
     sa.select(
-        model.subscription,
+        *without_end(model.subscription),
         *(_reader.batch_items, _reader.batch_wait, _reader.ranges, _reader.keeps),
         *(_limit.envelopes, _limit.seconds, _limit.when_behind),
         *(_service.attempts, _service.first_delay, _service.longest_delay, _service.jitter),

@@ -1,7 +1,9 @@
 """The bots and their runners in the catalog."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -69,6 +71,34 @@ class BotEntry:
     pause: PauseEntry | None = None
 
 
+BOT_COLUMNS: Sequence[sa.ColumnElement[Any]] = [
+    sa.cast(column, sa.Text).label(column.name) if isinstance(column.type, sa.JSON) else column
+    for column in model.bot.columns
+    if column is not model.bot.c.removed_at
+]
+"""The columns of a bot, with JSON as its text: an administrator may have written anything there by SQL."""
+
+
+def read_command(written: str) -> tuple[str, ...] | None:
+    """Read the command of a bot from its text; None if the text is no list of texts."""
+    found = _read_json(written)
+    return tuple(found) if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
+
+
+def read_settings(written: str) -> dict[str, object] | None:
+    """Read the settings of a bot from their text; None if the text is no map."""
+    found = _read_json(written)
+    return found if isinstance(found, dict) else None
+
+
+def _read_json(written: str) -> object:
+    try:
+        found: object = json.loads(written)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
 def read_runners(connection: sa.Connection, pauses: Pauses) -> list[RunnerEntry]:
     """Read the roles in use whose programs run bots, or call subscribers."""
     rows = connection.execute(
@@ -101,7 +131,7 @@ def read_bots(connection: sa.Connection, pauses: Pauses) -> list[BotEntry]:
     )
     readers, types = _read_readers(connection)
     rows = connection.execute(
-        sa.select(model.bot, sa.func.coalesce(model.bot.c.service_id, only.scalar_subquery()).label("runners"))
+        sa.select(*BOT_COLUMNS, sa.func.coalesce(model.bot.c.service_id, only.scalar_subquery()).label("runners"))
         .where(model.bot.c.removed_at.is_(None))
         .order_by(model.bot.c.name)
     )
@@ -112,14 +142,14 @@ def read_bots(connection: sa.Connection, pauses: Pauses) -> list[BotEntry]:
             row.runners,
             row.emitter_id,
             row.call,
-            row.command,
+            read_command(row.command) or (),
             row.cron,
             row.timezone,
             Missed(row.missed),
             row.instances,
             row.max_seconds,
             row.attempts,
-            row.settings,
+            read_settings(row.settings) or {},
             readers.get(row.emitter_id),
             types.get(row.emitter_id, ()),
             pauses.get((PauseKind.BOT, row.id)),

@@ -3,6 +3,8 @@
 import asyncio
 import uuid
 from collections.abc import Sequence
+from itertools import accumulate
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from xbus.broker.back.dispatch.parties import (
     MOST_ENVELOPES,
     BundleParty,
     BundleSize,
+    positions_of,
 )
 from xbus.broker.back.log import PagePart, Part, SmallEnvelope
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -143,7 +146,7 @@ def test_nothing_is_lost_or_turned_round(data: st.DataObject) -> None:
             taken = positions(parts := party.take())
             keep = data.draw(st.integers(0, len(taken)))
             begun += taken[:keep]
-            party.parts[:0] = chosen(parts, taken[keep:])
+            party.put_back(chosen(parts, taken[keep:]))
         assert party.waiting_bytes == sum(range(len(begun) + 1, added + 1))
         assert party.waiting == added - len(begun)
     assert begun + positions(party.take_all()) == list(range(1, added + 1))
@@ -174,3 +177,11 @@ def test_there_is_room_for_as_many_as_could_be_added_one_by_one(before: list[int
         assert party.has_room
         party.parts.append(PagePart.of([small(place, size)]))
     assert found == len(after) or not party.has_room
+
+
+@given(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=4), st.randoms())
+def test_the_positions_of_parts_are_theirs_and_grow(steps: list[list[int]], random: Random) -> None:
+    taken = list(accumulate(step for of_part in steps for step in of_part))
+    parts = [PagePart.of([small(taken.pop(0)) for _ in of_part]) for of_part in steps]
+    random.shuffle(parts)
+    assert list(positions_of(parts)) == sorted(positions(parts))
