@@ -35,10 +35,12 @@ class Members:
     Args:
         workers: for each worker service of the graph the recipient that serves it.
         consumers: for each consumer service of the graph its recipients.
+        begin: called before the first call to each. It raises Absent for a consumer that was paused meanwhile.
     """
 
     workers: Mapping[str, RecipientProxy]
     consumers: Mapping[str, Sequence[RecipientProxy]]
+    begin: Callable[[RecipientProxy], None] = lambda recipient: None
 
 
 class EventStream:
@@ -49,7 +51,6 @@ class EventStream:
         members: who serves it.
         window_bytes: how much is held before each recipient, and how much may be on its way to it.
         may_commit: whether this is all that there is to do before the commit, and there is one member only.
-        begin: called before the first call to a member. It raises Absent for a consumer that was paused meanwhile.
         type_id: finds the id of an event type by the name that a worker gives it.
     """
 
@@ -60,7 +61,6 @@ class EventStream:
         window_bytes: int,
         *,
         may_commit: bool,
-        begin: Callable[[RecipientProxy], None] = lambda recipient: None,
         type_id: Callable[[str], int | None] = lambda name: None,
     ) -> None:
         self._type_id = type_id
@@ -69,7 +69,6 @@ class EventStream:
         self._members = members
         self._window_bytes = window_bytes
         self._may_commit = may_commit
-        self._begin = begin
         self._stages: dict[str, list[Stage]] = {}
         for service in self._children_first():
             self._stages[service] = self._make_stages(service)
@@ -107,7 +106,7 @@ class EventStream:
                 ways,
                 self._type_id,
                 may_commit=self._may_commit,
-                begin=self._begin,
+                begin=self._members.begin,
             )
             for recipient in recipients
         ]

@@ -52,10 +52,6 @@ class RunContext(OutputSource, Protocol):
         """Give an acquired worker back."""
 
 
-class _ConsumerPaused(Exception):
-    """A consumer was paused before anything began with it; the others go on without it."""
-
-
 class Run:
     """One attempt to deliver an envelope.
 
@@ -186,48 +182,23 @@ class Run:
 
         try:
             await self._greet(workers)
-            if self._leave_paused():
-                raise _ConsumerPaused
             members = Members(
                 workers={worker.role.service: worker for worker in workers},
                 consumers=self._consumers_by_service(graph),
+                begin=self._begin_turn,
             )
             stream = EventStream(
                 plan,
                 members,
                 self._context.window_bytes,
                 may_commit=may_commit and not workers,
-                begin=self._begin_turn,
                 type_id=self._context.type_id,
             )
-            items = self._context.items(event)
-            await stream.run(self._envelope_id, event, items, self._drop, release, self._context)
-        except _ConsumerPaused:
-            stream = None
+            await stream.run(self._envelope_id, event, self._context.items(event), self._drop, release, self._context)
         finally:
             for worker in list(at_work):
                 release(worker)
-        return stream or await self._carry_out_event(event, may_commit=may_commit)
-
-    def _leave_paused(self) -> bool:
-        """Let consumers leave that were paused while the run waited for workers: nothing has begun with them.
-
-        Returns:
-            Whether some left.
-
-        Raises:
-            Absent: nobody would go on.
-        """
-        paused = [
-            consumer
-            for consumer in self._consumers.values()
-            if consumer.role.pause is not None and consumer not in self._begun
-        ]
-        for consumer in paused:
-            self._leave(consumer, Absent(This(consumer)))
-        if paused and not self._consumers:
-            raise Absent(This(paused[0]))
-        return bool(paused)
+        return stream
 
     async def _acquire(self, event: LogEvent, services: Sequence[str]) -> Sequence[RecipientProxy]:
         """Workers for an event, though not for ever for those that this run itself keeps from being ready.
