@@ -22,6 +22,17 @@ BACK = "tcp://127.0.0.1:1"
 STARTS = {
     "raise ConnectionError('away')": 3,
     "raise OSError('no route')": 3,
+    "raise TimeoutError": 3,
+    "raise ValueError('no answer')": 3,
+    "import socket; socket.socket(socket.AF_UNIX).connect('no.sock')": 3,
+    "import os; os.environ['NO_SHOP']": 1,
+    "len(5)": 1,
+    "None.connect()": 1,
+    "assert False": 1,
+    "open('none.json')": 1,
+    "open('own.py/none')": 1,
+    "open('.')": 1,
+    "raise PermissionError('no right')": 1,
     "import no_such_module": 1,
     "from pathlib import no_such_name": 1,
     "no_such_name()": 1,
@@ -67,6 +78,28 @@ def test_a_broker_that_is_away_may_come_back(tmp_path: Path) -> None:
     options = ["--type", "t", "--login", "e", "--url", BACK, "--timeout", "0.2"]
     done = run(script("xbus"), "emit", str(items), *options, env={"XBUS_PASSWORD": "p"})
     assert done.returncode == 3, done.stderr
+
+
+CONSTRUCTORS = {
+    "shop": ("pass", 1, "can't be made without arguments (missing a required argument: 'shop')"),
+    "shop=None": ("len(5)", 1, "the class Own failed: TypeError: object of type 'int' has no len() (own.py, line 5)"),
+    "*shop": ("raise ConnectionError('away')", 3, "the class Own failed: ConnectionError: away (own.py, line 5)"),
+}
+"""By its arguments: the body of a recipient's ``__init__``, the exit code, and a part of the line."""
+
+
+@pytest.mark.parametrize("arguments", CONSTRUCTORS)
+def test_a_recipient_that_can_not_be_made_ends_with_one_line(arguments: str, tmp_path: Path) -> None:
+    statement, code, said = CONSTRUCTORS[arguments]
+    (tmp_path / "own.py").write_text(
+        "from xbus.recipient import Consumer\n\nclass Own(Consumer):\n"
+        f"    def __init__(self, {arguments}):\n        {statement}\n"
+    )
+    words = ["recipient", "run", "own:Own", "--back", BACK, "--login", "c", "--start-timeout", "0"]
+    done = run(script("xbus"), *words, cwd=tmp_path, env={"XBUS_PASSWORD": "p"})
+    assert (done.returncode, len(done.stderr.strip().splitlines())) == (code, 1), done.stderr
+    assert said in done.stderr
+    assert "[recipient_not_started]" in done.stderr
 
 
 @pytest.mark.parametrize("statement", STARTS)

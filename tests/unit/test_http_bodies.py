@@ -142,6 +142,29 @@ async def test_an_encoding_that_the_bytes_show_is_named() -> None:
     assert await items("text/csv; charset=utf-16-be", text) == [{"id": "1"}]
 
 
+@pytest.mark.parametrize("text", [b"n\xe9\n1\n", b"n\n\xe9\n", b"n\n\0\n"])
+async def test_a_text_in_another_encoding_has_a_way_out(text: bytes) -> None:
+    with pytest.raises(Refused) as refusal:
+        await items("text/csv", text)
+    assert "text/csv; charset=" in refusal.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("media_type", "text", "place"),
+    [
+        ("application/x-ndjson", b'{"a":1}\n\n{"a":"\\ud83d"}\n', "line 3: an item can't be packed: a is"),
+        ("application/x-ndjson", b"1\n18446744073709551616\n", "line 2: an item can't be packed: it is"),
+        ("application/json", b'[1,{"a":["\\ud83d"]}]', "item 2: an item can't be packed: a[0] is"),
+    ],
+)
+async def test_an_item_that_can_not_be_packed_has_a_place(media_type: str, text: bytes, place: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        await items(media_type, text)
+    assert refusal.value.code == "bad_items"
+    assert refusal.value.cause.startswith(place)
+    assert "pack=" not in refusal.value.next_step
+
+
 @pytest.mark.parametrize("encoding", ["utf-16-be", "utf-16-le"])
 async def test_no_part_of_a_body_hides_its_encoding(encoding: str) -> None:
     async def bytewise() -> AsyncIterator[bytes]:

@@ -12,7 +12,7 @@ import msgpack  # type: ignore[import-untyped]
 from xbus.errors import Failed, Refused
 from xbus.files.csv_items import CsvForm, CsvItems, named_delimiter
 from xbus.files.entry import Entry, Unreadable
-from xbus.files.text_lines import LineDecoder, TextDecoder, TextLine, say_nothing
+from xbus.files.text_lines import NO_TEXT, LineDecoder, TextDecoder, TextLine, say_nothing
 from xbus.json_text import parse_json
 from xbus.rpc.items import item_bytes
 
@@ -371,6 +371,7 @@ def _checked(entries: Iterable[Entry]) -> Iterable[Entry]:
 
 
 def _bad(line: int, fault: str, encoding: str = "") -> Refused:
+    encoding = encoding or ("…, which names its encoding" if NO_TEXT in fault else "")
     other = f", or send it as text/csv; charset={encoding}" if encoding else ""
     return Refused(f"the body is no CSV: line {line}: {fault}", f"correct it{other}", code="bad_body")
 
@@ -456,7 +457,21 @@ async def msgpack_items(body: Body, media_type: MediaType, tell: Tell) -> AsyncI
 
 
 def _json_item(number: int, line: bytes) -> bytes:
-    return item_bytes(read_json(line, f"line {number}"))
+    place = f"line {number}"
+    return _placed(read_json(line, place), place)
+
+
+def _placed(item: object, place: str) -> bytes:
+    """Pack an item.
+
+    Raises:
+        Refused: it can't be packed (``bad_items``); the cause begins with the place.
+    """
+    try:
+        return item_bytes(item)
+    except Refused as error:
+        next_step = "send whole numbers of at most 64 bits, and texts of whole characters"
+        raise Refused(f"{place}: {error.cause}", next_step, code=error.code) from None
 
 
 async def _some(items: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -510,4 +525,5 @@ def items_of(content_type: str, body: Body, tell: Tell = say_nothing) -> AsyncIt
 
 def _json_list(data: bytes) -> list[bytes]:
     found = read_json(data)
-    return [item_bytes(item) for item in (found if isinstance(found, list) else [found])]
+    items = found if isinstance(found, list) else [found]
+    return [_placed(item, f"item {number}") for number, item in enumerate(items, 1)]

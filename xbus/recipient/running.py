@@ -15,7 +15,7 @@ from xbus.clock import Clock, SystemClock
 from xbus.recipient.base import Recipient
 from xbus.recipient.registration import Registration
 from xbus.recipient.service import SERVICE_WAITS, RecipientService, ServiceWaits
-from xbus.recipient.starting import start
+from xbus.recipient.starting import make, start
 from xbus.rpc.context import new_context
 from xbus.rpc.curve import complete_login, parse_address
 from xbus.system import collector, memory
@@ -110,10 +110,11 @@ async def serve(
         Refused: login or password are wrong (``login_refused``), a newer recipient has taken the role
             (``displaced``), a worker has the login of a consumer or the other way round (``wrong_kind``), or the broker
             is too old to be served without ``bind`` (``unknown_method``).
-        ConfigurationError: an address or a key file can't be used; login or password are missing.
+        ConfigurationError: an address or a key file can't be used; login or password are missing; or only a person can
+            mend what keeps the recipient from its start (``recipient_not_started``).
         Failed: ``on_start`` failed until ``start_timeout`` was over (``recipient_not_started``).
     """
-    author = recipient() if isinstance(recipient, type) else recipient
+    author = make(recipient)
     clock = clock or SystemClock()
     login, password = complete_login(back_url, login, password)
     with ExitStack() as exit_stack:

@@ -1,6 +1,7 @@
 """Starts a recipient: repeats the author's ``on_start`` while what it needs, such as a database, is away."""
 
 import asyncio
+import inspect
 import logging
 import traceback
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 from xbus.backoff import Backoff, Patience
 from xbus.ending import NOT_NOW, exit_code
 from xbus.errors import ConfigurationError, Failed, XbusError
+from xbus.recipient.base import Recipient
 from xbus.recipient.calls import CODE_FAILED
 from xbus.recipient.service import RecipientService
 
@@ -20,11 +22,41 @@ LONGEST_DELAY_SECONDS = 30.0
 
 NOT_STARTED = "recipient_not_started"
 
-FAULTS = (ImportError, SyntaxError, NameError, NotImplementedError)
-"""Exceptions of a program that is incomplete or wrong: each further start would raise them, too."""
+FAULTS = (
+    *(ImportError, SyntaxError, NameError, NotImplementedError, AttributeError, TypeError, AssertionError, KeyError),
+    *(RecursionError, PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError),
+)
+"""Exceptions of a program that is wrong, or lacks a variable, a file or a right: each further start would raise them,
+too. Errors of networks and databases, time-outs and a ``ValueError`` may pass: another side may have caused them."""
 
 FAULTS_OF_LIBRARIES = {"sqlalchemy.exc.ArgumentError"}
 """The same, of libraries that the client works without: an address of no known database, or a missing driver."""
+
+
+def make(recipient: Recipient | type[Recipient]) -> Recipient:
+    """Make an object of the author's class; an object is given back as it is.
+
+    Raises:
+        XbusError: as the author's code raised it.
+        ConfigurationError: the class wants arguments, or its code has a fault (``recipient_not_started``).
+        Failed: its code failed by an error that may pass (``recipient_not_started``).
+    """
+    if not isinstance(recipient, type):
+        return recipient
+    try:
+        inspect.signature(recipient).bind()
+    except TypeError as error:
+        raise ConfigurationError(
+            f"the class {recipient.__name__} can't be made without arguments ({error})",
+            "give its arguments defaults, or hand an object to xbus.recipient.run in a program of your own",
+            code=NOT_STARTED,
+        ) from error
+    try:
+        return recipient()
+    except XbusError:
+        raise
+    except Exception as error:
+        raise _not_started(f"the class {recipient.__name__} failed: {describe(error)}", _is_fault(error)) from error
 
 
 async def start(service: RecipientService, seconds: float, backoff: Backoff | None = None) -> None:
@@ -52,16 +84,10 @@ async def start(service: RecipientService, seconds: float, backoff: Backoff | No
             has_ended = isinstance(error, Failed) and error.code == CODE_FAILED
             cause = str(error) if has_ended else describe(error)
             if has_ended or _is_fault(error):
-                raise ConfigurationError(
-                    f"on_start failed: {cause}",
-                    "correct the program, or install what it lacks, then start again",
-                    code=NOT_STARTED,
-                ) from error
+                raise _not_started(f"on_start failed: {cause}", is_fault=True) from error
             delay = patience.failed()
             if delay is None:
-                raise Failed(
-                    f"on_start failed: {cause}", "correct the cause, then start again", code=NOT_STARTED
-                ) from error
+                raise _not_started(f"on_start failed: {cause}", is_fault=False) from error
             # The cause is in the sentence, as a program that has set up no log shows no more than that.
             extra = {"action": NOT_STARTED, "seconds": delay}
             logger.warning("on_start failed, trying again in %g s: %s", delay, cause, extra=extra)
@@ -69,8 +95,18 @@ async def start(service: RecipientService, seconds: float, backoff: Backoff | No
             await asyncio.sleep(delay)
 
 
+def _not_started(cause: str, is_fault: bool) -> XbusError:
+    if is_fault:
+        return ConfigurationError(
+            cause, "correct the program, or give it what it lacks, then start again", code=NOT_STARTED
+        )
+    return Failed(cause, "correct the cause, then start again", code=NOT_STARTED)
+
+
 def _is_fault(error: Exception) -> bool:
-    """Check whether the program is incomplete or wrong."""
+    """Check whether the program is wrong or lacks something, so that only a person can mend it."""
+    if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+        return False  # It is of a connection, such as one to a socket that does not exist yet.
     names = {f"{each.__module__}.{each.__qualname__}" for each in type(error).__mro__}
     return isinstance(error, FAULTS) or not FAULTS_OF_LIBRARIES.isdisjoint(names)
 

@@ -12,6 +12,7 @@ The format is that of aiozmq.rpc 0.5 to 1.0 (``aiozmq/rpc/rpc.py``), which exist
 reply is matched by its id alone. The answer of an error reply is ``[type name, args, repr]``.
 """
 
+import re
 import struct
 from collections.abc import Callable
 from functools import partial
@@ -219,14 +220,21 @@ def _details(rest: list[Value]) -> dict[str, float]:
     return {}
 
 
+def _cause_and_next_step(said: str, shown: str) -> tuple[str, str]:
+    """Part the text of an error that went under a name of aiozmq: what is shown ends with the cause alone."""
+    places = (found.start() for found in re.finditer(": ", said))
+    place = next((place for place in places if shown.endswith(f"({said[:place]!r})")), len(said))
+    return said[:place], said[place + 2 :]
+
+
 def _error_of(answer: Value) -> CallError:
     match answer:
         case [str(type_name), [str(cause), str(next_step), str(code), *rest], _] if type_name.startswith(_ERROR_PREFIX):
             kind = Refused if type_name == _ERROR_PREFIX + Refused.__name__ else Failed
             return kind(cause, next_step, code=code, details=_details(rest))
-        case [str(type_name), list(args), _] if type_name in _CODES_OF_AIOZMQ:
-            cause = ", ".join(map(str, args)) or "the call was refused"
-            return Refused(cause, code=_CODES_OF_AIOZMQ[type_name])
+        case [str(type_name), list(args), shown] if type_name in _CODES_OF_AIOZMQ:
+            said = ", ".join(map(str, args)) or "the call was refused"
+            return Refused(*_cause_and_next_step(said, str(shown)), code=_CODES_OF_AIOZMQ[type_name])
         case [_, _, str(remote_repr)]:
             return Failed(remote_repr, "see the log of the other side", code=ERROR_REPLY)
     return Failed(f"an error reply of another form: {answer!r:.200}", code=ERROR_REPLY)

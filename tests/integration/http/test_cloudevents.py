@@ -134,3 +134,21 @@ def test_bad_events_are_refused(program: TestClient, changes: dict[str, Any], st
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     answer = program.post(EVENTS, content=json.dumps([event]), headers=BATCHED)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ([("ce-id", "z%fe")], "bad_event"),
+        ([("ce-id", "z%ed%a0%bd")], "bad_event"),
+        ([("ce-id", "a"), ("ce-subject", "%ff")], "bad_event"),
+        ([("ce-id", "a"), ("ce-id", "b")], "bad_request"),
+    ],
+)
+def test_headers_that_would_change_an_event_are_refused(
+    program: TestClient, headers: list[tuple[str, str]], code: str
+) -> None:
+    others = [("ce-specversion", "1.0"), ("ce-type", "orders"), ("ce-source", "bytes")]
+    answer = program.post(EVENTS, json=1, headers=[*others, *headers])
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert answer.json()["next_step"]

@@ -209,11 +209,14 @@ def test_bad_bodies_are_refused(program: TestClient, content_type: str, body: by
         ({"X-Xbus-Note": "x" * 5000}, 431, "headers_too_large"),
         ({"Idempotency-Key": "x" * 1025}, 422, "wrong_arguments"),
         ({"X-Xbus-Ordering-Key": ""}, 422, "wrong_arguments"),
+        ({"Idempotency-Key": ""}, 422, "wrong_arguments"),
+        ({"Idempotency-Key": '""'}, 422, "wrong_arguments"),
     ],
 )
 def test_bad_headers_are_refused(program: TestClient, headers: dict[str, str], status: int, code: str) -> None:
     answer = program.post(ORDERS, json=1, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.json()["next_step"]
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,18 @@ def test_old_clients_get_the_errors_that_they_know(code: str, wire_type: str) ->
     assert msgpack.unpackb(frames[1])[:2] == [wire_type, ["a: b"]]
     came = decode_reply(frames).error
     assert isinstance(came, Refused)
-    assert came.code == code
+    assert (came.cause, came.next_step, came.code) == ("a", "b", code)
+
+
+@pytest.mark.parametrize(
+    ("cause", "next_step"), [("a: it's b", 'give "c": d'), ("a", ""), ("a: b", ""), ("", "b"), ("x: " * 2000, "b")]
+)
+def test_an_error_for_old_clients_keeps_its_next_step_for_new_ones(cause: str, next_step: str) -> None:
+    frames = encode_error(SENDER, ROUTE, 9, 0, Refused(cause, next_step, code="wrong_arguments"))[1:]
+    came = decode_reply(frames).error
+    assert isinstance(came, Refused)
+    assert cause.startswith(came.cause.removesuffix("…"))
+    assert came.next_step == next_step
 
 
 @pytest.mark.parametrize(

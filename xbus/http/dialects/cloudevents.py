@@ -14,6 +14,7 @@ from functools import partial
 from http import HTTPStatus
 from urllib.parse import unquote
 
+from starlette.datastructures import Headers as RequestHeaders
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -150,17 +151,22 @@ def _structured(found: object) -> CloudEvent:
 
 
 async def _binary(request: Request, content_type: str, body: Body) -> CloudEvent:
-    attributes: dict[str, object] = {
-        name.removeprefix("ce-"): unquote(value.strip())
-        for name, value in request.headers.items()
-        if name.startswith("ce-")
-    }
+    names = [name for name in request.headers if name.startswith("ce-")]
+    attributes: dict[str, object] = {name.removeprefix("ce-"): _text(name, request.headers) for name in names}
     if content_type:
         attributes["datacontenttype"] = content_type
     _check(attributes)
     is_json = not content_type or _JSON.fullmatch(MediaType.of(content_type).name)
     data = await (body.json_text() if is_json else body.whole())
     return CloudEvent(attributes, await off_loop(partial(_packed, content_type=content_type), data))
+
+
+def _text(name: str, headers: RequestHeaders) -> str:
+    try:
+        # Two ids that are no UTF-8 would become one.
+        return unquote(one_value(headers, name), errors="strict")
+    except UnicodeDecodeError:
+        raise _bad(f"the header {name:.80} is no UTF-8", "write its characters in UTF-8, each byte as %XX") from None
 
 
 def _packed(data: bytes, content_type: str) -> bytes:

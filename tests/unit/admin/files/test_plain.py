@@ -219,6 +219,13 @@ def test_a_bad_entry_gives_back_the_file_as_it_was(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("content", [b"n\xe9\n1\n", b"n\0\n1\n", b"\xe9\n1\n"])
+def test_names_in_another_encoding_have_a_way_out(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(XbusError) as refused:
+        entries_of(written(tmp_path / "a.csv", content))
+    assert refused.value.next_step.endswith("or name its encoding with --encoding")
+
+
 @pytest.mark.parametrize(
     ("content", "encoding", "where"),
     [

@@ -297,7 +297,7 @@ class GroupDelivery:
         return apart
 
     def _forget_if_over(self, party: BundleParty) -> None:
-        """Forget a party that one of its consumers has left, as soon as nothing of it waits or is under way."""
+        """Forget a party that a consumer has left, as soon as nothing of it waits or is under way."""
         if party.is_over:
             for recipient in party.recipients:
                 self._forget(party, recipient)

@@ -240,7 +240,7 @@ def read_run(connection: sa.Connection, run_id: int) -> BotRunStatus:
 
 
 def _next_slot(bot: NamedRow, now: datetime) -> datetime | None:
-    """Give the next slot of a bot; None for a bot without cron, or with one that an edit by SQL made invalid."""
+    """Give the next slot of a bot; None for a bot without a valid cron."""
     try:
         return Schedule(bot.cron, bot.timezone).after(now) if bot.cron else None
     except ConfigurationError:

@@ -1,25 +1,35 @@
 """Reads how long the settled events of each type stay."""
 
+import math
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.writes import BUS_WIDE, Keeping, Keepings
-from xbus.errors import JournalError
 
 
 def read_keepings(connection: sa.Connection) -> Keepings:
     """Read the limits of types that have some, by id; also of removed types, of which events may be left.
 
-    Raises:
-        JournalError: somebody edited the table, and a limit makes no sense. Then nothing may be removed.
+    A type keeps everything while an edit by SQL left it a limit that makes no sense: health tells of the row.
     """
-    rows = connection.execute(_KEEPINGS).all()
-    for _, *limits in rows:
-        if any(limit is not None and not (isinstance(limit, int | float) and limit >= 0) for limit in limits):
-            raise JournalError(f"event_type has limits that make no sense: {limits}")
-    found = {event_type_id: Keeping(*limits) for event_type_id, *limits in rows}
+    found = {event_type_id: _keeping(limits) for event_type_id, *limits in connection.execute(_KEEPINGS).all()}
     return {event_type_id: keeping for event_type_id, keeping in found.items() if keeping != BUS_WIDE}
 
 
+def _keeping(limits: Sequence[float | None]) -> Keeping:
+    makes_sense = all(limit is None or is_limit(limit, least) for limit, least in zip(limits, _LEAST, strict=True))
+    return Keeping(*limits) if makes_sense else Keeping(keep=math.inf)  # type: ignore[arg-type]
+
+
+def is_limit(limit: object, least: float) -> bool:
+    """Check whether a limit that was read is a number that makes sense: SQLite keeps any value."""
+    return isinstance(limit, int | float) and limit >= least
+
+
 _TYPE = model.event_type.c
+_LEAST = (0, 1, 1, 0)
+"""The least values of the limits, in the order of the statement."""
+
 _KEEPINGS = sa.select(_TYPE.id, _TYPE.keep, _TYPE.keep_bytes, _TYPE.keep_last_per_key, _TYPE.archive_after)

@@ -17,10 +17,10 @@ from xbus.broker.journal.database.compression import PLAIN_SIZE, OfEvent
 from xbus.broker.journal.log.contents import forget_removed
 from xbus.broker.journal.log.envelopes import is_in
 from xbus.broker.journal.objects.removal import doom
+from xbus.broker.journal.retention.keeping import is_limit
 from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate
 from xbus.broker.journal.retention.search import PAGE_ENVELOPES, SCANNED_POSITIONS, Scan, search
 from xbus.broker.journal.retention.skipping import note_skipped
-from xbus.errors import JournalError
 from xbus.states import EnvelopeState
 
 STEP_BYTES = 4 * 1024 * 1024
@@ -127,8 +127,8 @@ def forget_keys(connection: sa.Connection, now: datetime) -> PruningStep:
     profile, emitter, spent = model.emitter_profile.c, model.emitter.c, model.spent_key.c
     kept = connection.execute(sa.select(profile.id, profile.keep_keys).where(profile.keep_keys.is_not(None))).all()
     for profile_id, seconds in kept:
-        if not (isinstance(seconds, int | float) and seconds >= 0):
-            raise JournalError(f"emitter_profile has keep_keys that make no sense: {seconds!r:.40}")
+        if not is_limit(seconds, 0):
+            continue  # They stay: an edit by SQL left no limit that makes sense, and health tells of the row.
         of_profile = sa.select(emitter.id).where(emitter.profile_id == profile_id)
         old = (
             sa.select(spent.envelope_id)

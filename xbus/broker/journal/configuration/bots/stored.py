@@ -31,7 +31,7 @@ def _read_readers(connection: sa.Connection) -> dict[str, ReaderSpec]:
 
 
 def _or(read: T | None, raw: T) -> T:
-    """Give what was read of a column, or its text, which differs from each value that a bus file can wish."""
+    """Give the value of a column, or its text: that differs from each value of a bus file."""
     return raw if read is None else read
 
 
