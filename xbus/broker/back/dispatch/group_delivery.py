@@ -103,7 +103,7 @@ class GroupDelivery:
         self.parties_of: dict[ServedRole, list[BundleParty]] = {}
         """The parties of each consumer: one has what waits for it, and others are not over yet."""
         self.envelopes = 0
-        """The number of envelopes that this way has committed since this process began."""
+        """The number of envelopes that this way has committed since this process began, those of pages among them."""
 
     # -- what was sealed just now ------------------------------------------------------------------------------------
 
@@ -516,6 +516,9 @@ class GroupDelivery:
         for each, slots in call.slots.items():
             role, login = self._roles[each.role.id], each.role.login
             self._outcomes.results.settled_group(role, login, call.positions, call.ids, call.items)
+            for part in call.parts:
+                if type(part) is PagePart:
+                    self._outcomes.results.cure([small.envelope for small in part.envelopes], each)
             if self._gathering.awaited:
                 self._gathering.note_idle(role)
             if each.owes:

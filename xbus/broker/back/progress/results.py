@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -89,7 +89,7 @@ class RunResults:
         self._open_replies.mark_closed(envelope.envelope_id, recipient.role.id)
         if row is None:
             self._ledger.settle(recipient.role.id, envelope.position)
-            self._cure([envelope], recipient)
+            self.cure([envelope], recipient)
         else:
             self._ledger.move(row, transitions.settled(row))
         self._probing.went_well(recipient.role.id)
@@ -101,7 +101,7 @@ class RunResults:
         if not bundle:
             return
         self._ledger.settle_all(recipient.role.id, sorted([envelope.position for envelope in bundle]))
-        self._cure(bundle, recipient)
+        self.cure(bundle, recipient)
         self._probing.went_well(recipient.role.id)
         self.counts[recipient.role.login].committed(bundle)
         for envelope in bundle if log.isEnabledFor(logging.DEBUG) else ():
@@ -110,7 +110,9 @@ class RunResults:
     def settled_group(
         self, role: ConsumerRole, login: str, positions: Sequence[int], ids: Sequence[bytes], items: int
     ) -> None:
-        """Note that a consumer has committed envelopes of sealed groups, each in its turn.
+        """Note that a consumer has committed all envelopes of a call, each in its turn.
+
+        Repeats among them are to be told to ``cure``: a group has none.
 
         Args:
             ids: theirs, of 16 bytes.
@@ -128,8 +130,8 @@ class RunResults:
         for each in ids if log.isEnabledFor(logging.DEBUG) else ():
             _log_delivered(UUID(bytes=each), login)
 
-    def _cure(self, delivered: Sequence[LogEnvelope], recipient: RecipientProxy) -> None:
-        """Have repeats cure the failures of what they repeat."""
+    def cure(self, delivered: Iterable[LogEnvelope], recipient: RecipientProxy) -> None:
+        """Have repeats among envelopes that a consumer has committed cure the failures of what they repeat."""
         # Such envelopes are rare, and others pass here by the hundred: nothing is called for them.
         for envelope in [each for each in delivered if each.events and each.events[0].origin is not None]:
             self._ledger.cure(recipient.role.id, envelope.envelope_id)
