@@ -237,7 +237,9 @@ class DeliveryAssembly:
         events.resumed.subscribe(self.probing.resumed, self.lanes.arrived, self._retry_queue.arrived)
         events.left.subscribe(self._groups.left, self.lanes.left, self._retry_queue.left)
         # Workers may be before the consumers that it leads to.
-        for changed in (events.joined, events.parted, events.paused, events.resumed, events.configured, events.tripped):
+        for changed in (events.joined, events.parted, events.paused, events.resumed, events.configured):
+            changed.subscribe(self._groups.forget_ways)
+        for changed in (events.tripped, events.recovered):
             changed.subscribe(self._groups.forget_ways)
         events.slow.subscribe(self._groups.split, self.lanes.split)
         events.caught_up.subscribe(self._gathering.caught_up)

@@ -54,7 +54,8 @@ class GroupPart(NamedTuple):
     @classmethod
     def of_graphs(cls, sealed: SealedGroup, graph_ids: Collection[int]) -> "GroupPart":
         """Give the part of the envelopes that take any of some graphs."""
-        return cls.at(sealed, [place for place, each in enumerate(sealed.group.types) if each.graph_id in graph_ids])
+        places = [place for place, each in enumerate(sealed.group.types) if each.graph_id in graph_ids]
+        return cls.at(sealed, places).freed()
 
     def group(self) -> PutGroup:
         """Give the columns of these envelopes alone."""

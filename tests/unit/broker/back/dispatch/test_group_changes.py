@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.support.back import Broker, running
-from tests.support.bundles import DONE, FAILS, Wire, bundles, correct, items_of, letters, until_states
+from tests.support.bundles import DONE, FAILS, TOO_OLD, Wire, bundles, by_item, correct, items_of, letters, until_states
 from tests.support.journal import NOW
 from tests.support.recipients import BUNDLES, VOTES
 from tests.unit.broker.back.dispatch.bundles.test_bundles import settle, want_order
+from tests.unit.broker.back.dispatch.bundles.test_successors import as_it_is
 from tests.unit.broker.back.dispatch.test_group_delivery import (
     RETRIES,
     STORES,
@@ -25,15 +27,18 @@ from tests.unit.broker.back.dispatch.test_group_delivery import (
     settled,
 )
 from tests.unit.broker.back.test_instances import configure
+from xbus import model
 from xbus.broker.back.dispatch.gathering import _HeldUp
 from xbus.broker.back.dispatch.group_delivery import GroupDelivery
 from xbus.broker.back.dispatch.parties import FIRST_ENVELOPES, MOST_ENVELOPES, MOST_WAITING, BundleParty
+from xbus.broker.back.log import GroupPart
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS
 from xbus.broker.back.recipients import RecipientProxy, ServedRole
 from xbus.broker.back.recipients.slots import This
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Sealed
 from xbus.broker.journal.writes.pauses import PauseEntry, PauseKind
+from xbus.states import TrackingState
 
 
 def groups_of(broker: Broker) -> GroupDelivery:
@@ -262,3 +267,59 @@ async def test_what_only_one_gets_is_not_left_to_a_program_that_was_lost(
         await come_again(broker, "store_2")
         may_begin.set()
         await broker.until(lambda: {*"Bc"} <= {*letters(broker, "store_2")})
+
+
+# -- repeats, groups of several graphs, workers ----------------------------------------------------------------------
+
+
+async def test_a_repeat_that_is_committed_closes_the_failure_of_what_it_repeats(journal: Journal) -> None:
+    async def trackings() -> list[str]:
+        wanted = sa.select(model.failure.c.tracking)
+        return list(await journal.read(lambda connection: connection.scalars(wanted).all()))
+
+    async with running(journal) as broker:
+        client = await broker.register("store_1", BUNDLES, xbus_take_envelopes=by_item({b"x": TOO_OLD}))
+        first = await broker.put(b"x")
+        await broker.until_rows({"store_1": ("parked", 1, "refused")})
+        # Somebody drops it.
+        await journal.read(lambda connection: connection.execute(sa.delete(model.delivery)))
+        client.answers.clear()
+        await broker.write(await broker.scribe.again(first.envelope_id))
+        while await trackings() != [TrackingState.CORRECTED.value]:
+            await asyncio.sleep(0)
+        assert letters(broker) == "xx"
+
+
+async def test_what_waits_keeps_no_bytes_of_other_graphs(journal: Journal) -> None:
+    await add_shop(journal, hints_to=("shop",))
+    async with running(journal) as broker:
+        client = await broker.register("store_1", BUNDLES)
+        await broker.register("store_of_shop", BUNDLES)
+        await broker.until_together()
+        await known(broker)
+        await put_all(broker, "_", "hints")
+        await broker.until(lambda: settled(broker, "store_of_shop") == 2)
+        await settle()
+        out = hold(client)
+        await put_all(broker, "a")
+        group = group_of(broker, [(b"h" * 1000, "", "hints"), (b"b", "", "notes")])
+        await broker.write(group)
+        (waiting,) = [part for party in groups_of(broker).all_parties() for part in party.parts]
+        assert isinstance(waiting, GroupPart)
+        assert (list(waiting.positions), waiting.sealed.group.data) == ([5], group.data[1:])
+        client.answers.clear()
+        out.set_result([DONE])
+        await broker.until(lambda: letters(broker).endswith("ab"))
+
+
+async def test_the_ways_of_groups_are_found_anew_when_a_worker_has_recovered(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("names_1", BUNDLES, xbus_take_envelopes=as_it_is)
+        await broker.register("store_1", BUNDLES)
+        await put_all(broker, "_", "flights")
+        await broker.until(lambda: settled(broker, "store_1") == 1)
+        await settle()
+        await put_all(broker, "a", "flights")
+        assert groups_of(broker)._ways
+        broker.back.events.recovered.publish(served(broker, "names_1"))
+        assert not groups_of(broker)._ways
