@@ -47,7 +47,7 @@ def test_nothing_begins_at_a_paused_store_and_nothing_comes_twice(seed: int) -> 
             for _ in range(4):
                 await asyncio.sleep(1)
                 kind = choices.choice((PauseKind.ROLE, PauseKind.SERVICE))
-                await world.pause(kind, choices.choice(STORES), "", 6)
+                await world.pause(kind, choices.choice(STORES), "", 4)
         await world.drain()
 
     try:

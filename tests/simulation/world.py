@@ -343,10 +343,10 @@ class World:
             self._check_pause(login, began, ended)
 
     def _check_pause(self, login: str, began: float, ended: float) -> None:
-        """Nothing begins at a paused store two seconds after the broker knows of it: workers may have had it before."""
+        """Nothing begins at a paused store as soon as the broker can know of it."""
         if login not in STORES or any(began - 30 <= at <= ended for at in self.fault_times):
             return
-        begun = [commit.begun for commit in self._commits[login] if began + 4 <= commit.begun <= ended]
+        begun = [commit.begun for commit in self._commits[login] if began + 2 <= commit.begun <= ended]
         assert not begun, f"{login} was paused from {began} to {ended}, and began at {begun}"
 
     def _check_order(self, login: str, received: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.torture.history import Commit, CommittedEvent, History, Received, Sent, owed
+from tests.torture.history import Commit, CommittedEvent, History, Received, Sent, Struck, owed
 from tests.torture.items import envelope_headers, event_headers, event_ref
 
 SETTLE_SECONDS = 1.0
@@ -17,6 +17,9 @@ on with an envelope that is lost."""
 
 LAST_CALLS_SECONDS = 10.0
 """How long the first call behind a loss and the last one of an emitter that goes on may take together."""
+
+DELAY = "delay-database"
+"""The kind of the faults that make each write of the database wait."""
 
 EVERYBODYS = frozenset({"broker", "database"})
 """Targets whose faults concern every consumer."""
@@ -183,9 +186,17 @@ def _of_commit(history: History, role: str, commit: Commit) -> Iterator[Violatio
 def _was_lost(history: History, commit: Commit) -> bool:
     """Whether the database that handed it out was lost behind that."""
     return any(
-        fault.lost is not None and fault.lost[0] <= commit.at <= fault.until + SETTLE_SECONDS
-        for fault in history.faults
+        fault.lost is not None and fault.lost[0] <= commit.at <= _noticed(history, fault) for fault in history.faults
     )
+
+
+def _noticed(history: History, loss: Struck) -> float:
+    """When a broker has noticed a loss at the latest: by its next write, which a slow database may delay."""
+    until = loss.until + SETTLE_SECONDS
+    for fault in sorted(history.faults, key=lambda fault: fault.since):
+        if fault.kind == DELAY and loss.since <= fault.until and fault.since <= until:
+            until = max(until, fault.until + SETTLE_SECONDS)
+    return until
 
 
 def refusal_is_explained(history: History, at: float) -> bool:

@@ -116,6 +116,18 @@ def test_a_commit_of_what_the_database_lost_is_not_invented_while_it_fails_over(
         assert set(kinds(check(history))) == found
 
 
+def test_a_database_that_is_slow_behind_a_loss_has_the_broker_notice_it_late() -> None:
+    loss = Struck("failover_async", "database", 10, 14, lost=(11, 12))
+    delays = [Struck("delay-database", "database", 14.5, 17), Struck("delay-database", "database", 17.5, 19)]
+    later = Struck("delay-database", "database", 24, 30)
+    for at, found in [(13.0, set()), (19.5, set()), (21.0, {"invented"}), (27.0, {"invented"})]:
+        commits = {"audit": [replace(AT_AUDIT, at=at)], "ledger": []}
+        sent = {"e-1": replace(SENT, sealed_at=11.5)}
+        faults = [later, *delays, loss]
+        history = replace(RIGHT, sent=sent, received={}, commits=commits, faults=faults)
+        assert set(kinds(check(history))) == found
+
+
 # -- invented ----------------------------------------------------------------------------------------------------------
 
 

@@ -2,14 +2,19 @@
 
 import asyncio
 import uuid
+from datetime import timedelta
 
 import pytest
 
 from tests.support.faults import Faults
+from tests.support.journal import NOW
 from tests.support.waiting import DEADLINE_SECONDS
 from tests.unit.broker.front.conftest import Desk
+from tests.unit.broker.front.envelopes.test_keyed import forget_all
 from xbus.broker.front.envelopes.checks import NewEvent
 from xbus.broker.front.front import Front
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.operations import losses
 from xbus.errors import EventIdTaken, JournalUnavailable, Refused
 from xbus.rpc.codec import pack_items
 
@@ -119,3 +124,52 @@ async def test_the_journal_away_while_an_envelope_is_looked_up(north: Desk, monk
         with pytest.raises(JournalUnavailable):
             await north.start_envelope()
     await north.start_envelope()
+
+
+# -- a journal that went back ------------------------------------------------------------------------------------------
+
+
+async def begin(north: Desk) -> tuple[uuid.UUID, uuid.UUID]:
+    """Begin an envelope as an old client does, which counts nothing."""
+    envelope_id = await north.start_envelope()
+    event_id = await north.start_event(envelope_id)
+    await north.append(envelope_id, event_id, None, [b"a"])
+    return envelope_id, event_id
+
+
+async def go_back(front: Front, journal: Journal) -> None:
+    """1. The journal loses items that were acknowledged. 2. The broker notices, and ends. 3. It starts again."""
+    await journal.run(losses.add, losses.Loss(NOW, "broker", commits=5, known=79, found=66))
+    forget_all(front)
+
+
+async def test_an_old_client_does_not_end_what_lost_items_as_if_it_was_whole(
+    front: Front, north: Desk, journal: Journal
+) -> None:
+    envelope_id, event_id = await begin(north)
+    await go_back(front, journal)
+    for call in (
+        lambda: north.append(envelope_id, event_id, None, [b"b"]),
+        lambda: north.end_event(envelope_id, event_id),
+        lambda: north.seal(envelope_id),
+    ):
+        with pytest.raises(Refused) as caught:
+            await call()
+        assert caught.value.code == "envelope_broken"
+    assert await north.cancel(envelope_id)
+
+
+async def test_who_counts_goes_on_behind_what_a_journal_lost(front: Front, north: Desk, journal: Journal) -> None:
+    envelope_id, event_id = await begin(north)
+    await go_back(front, journal)
+    assert await north.append(envelope_id, event_id, 1, [b"b"]) == 2
+    assert await north.end_event(envelope_id, event_id, 2) == 2
+    assert (await north.seal(envelope_id, 1)).items == 2
+
+
+async def test_what_an_old_client_begins_behind_a_loss_is_whole(front: Front, north: Desk, journal: Journal) -> None:
+    await journal.run(losses.add, losses.Loss(NOW - timedelta(seconds=1), "broker", commits=5, known=79, found=66))
+    envelope_id, event_id = await begin(north)
+    forget_all(front)
+    assert await north.end_event(envelope_id, event_id) == 1
+    assert (await north.seal(envelope_id)).items == 1

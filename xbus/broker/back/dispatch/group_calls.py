@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import groupby
+from contextlib import AsyncExitStack
+from itertools import compress, groupby
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -92,14 +93,23 @@ class BundleWorkers:
     async def _along(
         self, way: tuple[str, ...] | None, bundle: Sequence[SmallEnvelope]
     ) -> list[SmallEnvelope | BundleStatus]:
-        if way is None:
-            return [BundleStatus.GOES_ALONE] * len(bundle)
-        made: list[SmallEnvelope | BundleStatus] = list(bundle)
-        for service in way:
-            going = [each for each in made if isinstance(each, SmallEnvelope)]
-            if going:
-                by_worker = iter(await self._by_worker(service, going))
-                made = [next(by_worker) if isinstance(each, SmallEnvelope) else each for each in made]
+        if not way:
+            return [BundleStatus.GOES_ALONE] * len(bundle) if way is None else list(bundle)
+        turns = [self._context.turn(small.envelope_id) for small in bundle]
+        # Where a run for another role is under way, that of this role follows it.
+        are_free = [not turn.locked() for turn in turns]
+        pairs = zip(bundle, are_free, strict=True)
+        made: list[SmallEnvelope | BundleStatus] = [
+            small if is_free else BundleStatus.GOES_ALONE for small, is_free in pairs
+        ]
+        async with AsyncExitStack() as held:
+            for turn in compress(turns, are_free):
+                await held.enter_async_context(turn)
+            for service in way:
+                going = [each for each in made if isinstance(each, SmallEnvelope)]
+                if going:
+                    by_worker = iter(await self._by_worker(service, going))
+                    made = [next(by_worker) if isinstance(each, SmallEnvelope) else each for each in made]
         return made
 
     async def _by_worker(self, service: str, bundle: Sequence[SmallEnvelope]) -> list[SmallEnvelope | BundleStatus]:
@@ -109,7 +119,7 @@ class BundleWorkers:
             return [BundleStatus.GOES_ALONE] * len(bundle)
         worker.readiness.begin_work()
         try:
-            # A run for another role may have one open there until it commits: brought twice at once it would be mixed.
+            # One may be open there for an early reply: brought twice at once it would be mixed.
             taken = worker.bringing.keys() & {small.envelope.id for small in bundle}
             going = [small for small in bundle if small.envelope.id not in taken]
             results = await worker.take_envelopes(going, await emitters_of(self._log, going)) if going else []

@@ -4,8 +4,6 @@ import asyncio
 import logging
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any
-from uuid import UUID
-from weakref import WeakValueDictionary
 
 from xbus import tracing
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
@@ -50,7 +48,6 @@ class RunExecutor:
         self._tasks = tasks
         self._events = events
         self._running: set[asyncio.Task[None]] = set()
-        self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
 
     def begin(
         self, envelope: LogEnvelope, recipients: Sequence[RecipientProxy], rows: Mapping[int, DeliveryRow], run: Run
@@ -98,8 +95,7 @@ class RunExecutor:
             self._results.settled(envelope, recipient, rows.get(recipient.role.id))
 
         in_turn = [recipient.role.id for recipient in recipients if recipient.role.id not in rows]
-        # Runs of one envelope for several roles may need the same worker, which would get its events mixed.
-        turn = self._turns.setdefault(envelope.envelope_id, asyncio.Lock())
+        turn = self._context.turn(envelope.envelope_id)
         bad_items: Mapping[int, Sequence[IsolatedItem]] = {}
         try:
             await turn.acquire()

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapp
 from copy import copy
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from xbus.broker.back.log import DeliveryNote, LogReader, OutputIncomplete, RunBatch
 from xbus.broker.back.recipients import AnyOf, RecipientFailed, RecipientProxy, ServedRole, Slots, This
@@ -58,6 +59,7 @@ class BackRunContext:
         self._overlays: Mapping[UUID, EventOverlay] = {}
         self.window_bytes = window_bytes
         self._catalog = catalog
+        self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
 
     def for_role(self, role_id: int) -> "BackRunContext":
         """The same for a run that brings one role an envelope on its own."""
@@ -73,6 +75,13 @@ class BackRunContext:
         context = copy(self)
         context._overlays = overlays
         return context
+
+    def turn(self, envelope_id: UUID) -> asyncio.Lock:
+        """Give the lock that whoever brings an envelope to workers holds meanwhile.
+
+        Its ways to several roles may lead to the same worker, which would get its events mixed.
+        """
+        return self._turns.setdefault(envelope_id, asyncio.Lock())
 
     async def note(self, envelope: LogEnvelope, attempt: int) -> DeliveryNote:
         """The note that goes with an envelope."""

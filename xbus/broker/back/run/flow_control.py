@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterable
 from typing import Any, TypeAlias
 
 from xbus.broker.back.log import RunBatch
-from xbus.broker.back.recipients import RecipientFailed
+from xbus.broker.back.recipients import Absent, RecipientFailed
 from xbus.broker.journal.writes import OutputPage
 
 Portion: TypeAlias = RunBatch | OutputPage
@@ -123,7 +123,7 @@ async def together(*parts: Coroutine[Any, Any, Any]) -> None:
     caller would never learn that it is cancelled.
 
     Raises:
-        RecipientFailed: the first that a part raised.
+        RecipientFailed, Absent: the first that a part raised.
         BaseExceptionGroup: what else the parts raised.
     """
     tasks = [asyncio.ensure_future(part) for part in parts]
@@ -135,7 +135,7 @@ async def together(*parts: Coroutine[Any, Any, Any]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    others = [error for error in _errors(tasks) if not isinstance(error, RecipientFailed)]
+    others = [error for error in _errors(tasks) if not isinstance(error, (RecipientFailed, Absent))]
     if others:
         raise BaseExceptionGroup("parts of a run failed", others)
     for failure in [*_errors(first), *_errors(tasks)]:

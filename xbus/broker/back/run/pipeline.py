@@ -7,7 +7,7 @@ from typing import Protocol
 from uuid import UUID
 
 from xbus.broker.back.log import RunBatch
-from xbus.broker.back.recipients import RecipientFailed, RecipientProxy
+from xbus.broker.back.recipients import Absent, RecipientFailed, RecipientProxy
 from xbus.broker.back.run.flow_control import Portion, StageInbox, together
 from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.back.run.stage import WHOLE_BYTES, Stage, Targets, close_all
@@ -35,10 +35,12 @@ class Members:
     Args:
         workers: for each worker service of the graph the recipient that serves it.
         consumers: for each consumer service of the graph its recipients.
+        begin: called before the first call to each. It raises Absent for a consumer that was paused meanwhile.
     """
 
     workers: Mapping[str, RecipientProxy]
     consumers: Mapping[str, Sequence[RecipientProxy]]
+    begin: Callable[[RecipientProxy], None] = lambda recipient: None
 
 
 class EventStream:
@@ -104,6 +106,7 @@ class EventStream:
                 ways,
                 self._type_id,
                 may_commit=self._may_commit,
+                begin=self._members.begin,
             )
             for recipient in recipients
         ]
@@ -134,7 +137,7 @@ class EventStream:
         envelope_id: UUID,
         event: LogEvent,
         items: AsyncIterator[RunBatch],
-        drop: Callable[[RecipientProxy, RecipientFailed], Collection[RecipientProxy]],
+        drop: Callable[[RecipientProxy, RecipientFailed | Absent], Collection[RecipientProxy]],
         release: Callable[[RecipientProxy], None],
         outputs: OutputSource | None = None,
     ) -> None:
@@ -142,13 +145,14 @@ class EventStream:
 
         Args:
             items: those of the event, in index order.
-            drop: told of a consumer that failed; says who leaves the run with it, itself included. Raises the failure
-                where nobody is left.
+            drop: told of a consumer that failed or gets nothing; says who leaves the run with it, itself included.
+                Raises the failure where nobody is left.
             release: told of each worker as soon as it has ended the event, while consumers may still take their time.
             outputs: the items that bulk workers made; where the plan has any.
 
         Raises:
             RecipientFailed: a worker failed, or no consumer is left.
+            Absent: no consumer is left.
         """
         consuming: dict[RecipientProxy, asyncio.Task[None] | None] = {}
         dismissed: set[RecipientProxy] = set()
@@ -171,7 +175,7 @@ class EventStream:
                 if stage.recipient not in dismissed:
                     await stage.run(envelope_id, event, whole)
                     return
-            except RecipientFailed as failure:
+            except (RecipientFailed, Absent) as failure:
                 for leaver in drop(stage.recipient, failure):
                     if leaver is not stage.recipient:
                         dismissed.add(leaver)

@@ -52,10 +52,6 @@ class RunContext(OutputSource, Protocol):
         """Give an acquired worker back."""
 
 
-class _ConsumerPaused(Exception):
-    """A consumer was paused before anything began with it; the others go on without it."""
-
-
 class Run:
     """One attempt to deliver an envelope.
 
@@ -186,13 +182,11 @@ class Run:
 
         try:
             await self._greet(workers)
-            if self._leave_paused():
-                raise _ConsumerPaused
             members = Members(
                 workers={worker.role.service: worker for worker in workers},
                 consumers=self._consumers_by_service(graph),
+                begin=self._begin_turn,
             )
-            self._begin(recipient for group in members.consumers.values() for recipient in group)
             stream = EventStream(
                 plan,
                 members,
@@ -200,34 +194,11 @@ class Run:
                 may_commit=may_commit and not workers,
                 type_id=self._context.type_id,
             )
-            items = self._context.items(event)
-            await stream.run(self._envelope_id, event, items, self._drop, release, self._context)
-        except _ConsumerPaused:
-            stream = None
+            await stream.run(self._envelope_id, event, self._context.items(event), self._drop, release, self._context)
         finally:
             for worker in list(at_work):
                 release(worker)
-        return stream or await self._carry_out_event(event, may_commit=may_commit)
-
-    def _leave_paused(self) -> bool:
-        """Let consumers leave that were paused while the run waited for workers: nothing has begun with them.
-
-        Returns:
-            Whether some left.
-
-        Raises:
-            Absent: nobody would go on.
-        """
-        paused = [
-            consumer
-            for consumer in self._consumers.values()
-            if consumer.role.pause is not None and consumer not in self._begun
-        ]
-        for consumer in paused:
-            self._leave(consumer, Absent(This(consumer)))
-        if paused and not self._consumers:
-            raise Absent(This(paused[0]))
-        return bool(paused)
+        return stream
 
     async def _acquire(self, event: LogEvent, services: Sequence[str]) -> Sequence[RecipientProxy]:
         """Workers for an event, though not for ever for those that this run itself keeps from being ready.
@@ -261,23 +232,37 @@ class Run:
                 recipient.accompany(self._envelope_id, self._words)
             self._begun[recipient] = None
 
+    def _begin_turn(self, recipient: RecipientProxy) -> None:
+        """Begin with a consumer whose turn comes, perhaps long after the workers before it had theirs.
+
+        Raises:
+            Absent: it was paused meanwhile. It gets the envelope later, as one that was away.
+        """
+        if recipient.role.pause is not None and recipient not in self._begun:
+            raise Absent(This(recipient))
+        self._begin([recipient])
+
     def _consumers_by_service(self, graph: Graph) -> Mapping[str, Sequence[RecipientProxy]]:
         return {
             service: [recipient for recipient in self._consumers.values() if recipient.role.service == service]
             for service in graph.consumer_services
         }
 
-    def _drop(self, consumer: RecipientProxy, failure: RecipientFailed) -> Collection[RecipientProxy]:
-        """A consumer that failed leaves the run; where it refused for good, all leave whose failures are shared.
+    def _drop(self, consumer: RecipientProxy, failure: RecipientFailed | Absent) -> Collection[RecipientProxy]:
+        """A consumer that failed or was paused leaves the run.
+
+        Where it refused for good, all leave whose failures are shared.
 
         Returns:
             Who leaves; the others go on.
 
         Raises:
             RecipientFailed: nobody would go on.
+            Absent: the same.
         """
         leavers = [consumer] if consumer.role.id in self._consumers else []
-        if failure.failure_class is FailureClass.PERMANENT and not consumer.role.own:
+        is_final = isinstance(failure, RecipientFailed) and failure.failure_class is FailureClass.PERMANENT
+        if is_final and not consumer.role.own:
             leavers += [other for other in self._consumers.values() if other is not consumer and not other.role.own]
         for leaver in leavers:
             self._leave(leaver, failure)

@@ -33,6 +33,7 @@ class Stage:
         ways: for each of its nodes the stages that get the answers, each with the node that they are for.
         type_id: finds the id of an event type by its name.
         may_commit: whether a call that hands over the whole event may commit the envelope as well.
+        begin: called before the first call. It may raise Absent.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Stage:
         type_id: Callable[[str], int | None],
         *,
         may_commit: bool,
+        begin: Callable[[RecipientProxy], None],
     ) -> None:
         self.recipient = recipient
         self.inbox = inbox
@@ -52,6 +54,7 @@ class Stage:
         self._ways = ways
         self._type_id = type_id
         self._may_commit = may_commit
+        self._begin = begin
         self._window_bytes = window_bytes
         self._window = CallWindow(WINDOW_CALLS if recipient.abilities.batches else 1, window_bytes)
         self._calls: asyncio.Queue[_StageCall | None] = asyncio.Queue()
@@ -65,6 +68,7 @@ class Stage:
 
         Raises:
             RecipientFailed: the first failed call.
+            Absent: the recipient gets nothing, as it was paused meanwhile.
         """
         if whole is not None:
             await self._run_whole(envelope_id, event, whole)
@@ -80,6 +84,7 @@ class Stage:
     async def _run_whole(self, envelope_id: UUID, event: LogEvent, batches: Sequence[RunBatch]) -> None:
         """Hand all over in one call, where nothing comes back: it takes no window, and a third of the tasks."""
         try:
+            self._begin(self.recipient)
             with tracing.step("node", envelope_id, self._about):
                 await self._take_whole(envelope_id, event, batches)
         except RecipientFailed as failure:
@@ -101,6 +106,7 @@ class Stage:
         # Answers to a whole event are not told apart by node, which only matters to a worker that sits in several.
         takes_whole = self.recipient.abilities.batches and (len(self._ways) == 1 or not self.recipient.role.worker)
         whole = await self.inbox.whole(min(WHOLE_BYTES, self._window_bytes)) if takes_whole else None
+        self._begin(self.recipient)
         if whole is not None:
             await self._call(None, 0, self._take_whole(envelope_id, event, whole))
         else:

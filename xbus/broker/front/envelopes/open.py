@@ -206,13 +206,14 @@ class OpenEnvelope:
             A future of how many items the event holds up to and including these, durably.
 
         Raises:
-            Refused: envelope_closed, event_unknown, event_closed, envelope_too_large, or index_gap.
+            Refused: envelope_closed, envelope_broken, event_unknown, event_closed, envelope_too_large, or index_gap.
             Failed: slow_down.
         """
         event = self.state.event(event_id)
         if first_index is not None and first_index < event.items:
             return self._repeated_append(event, first_index, items, data)
         self.state.check_open()
+        self.state.check_complete(first_index)
         if first_index is not None and first_index > event.items:
             raise Refused(
                 f"items from index {first_index} on came while event {event_id} holds {event.items}",
@@ -287,7 +288,7 @@ class OpenEnvelope:
             A future of its end, durably.
 
         Raises:
-            Refused: event_unknown, envelope_closed, or count_mismatch.
+            Refused: event_unknown, envelope_closed, envelope_broken, or count_mismatch.
         """
         event = self.state.event(event_id)
         if items is not None and items != event.items:
@@ -305,6 +306,7 @@ class OpenEnvelope:
         if event.ended:
             return Deferred.of(self._answers.later(self._ended_before(event)))
         self.state.check_open()
+        self.state.check_complete(items)
         if self._answers.wants_reply(event.type_name):
             event.asking = self._answers.later(self._end_with_reply(event))
             return Deferred.of(event.asking)
@@ -335,8 +337,9 @@ class OpenEnvelope:
             events: how many its sender counted; None where it did not.
 
         Raises:
-            Refused: event_open, envelope_closed where it is being cancelled, count_mismatch; where it has a key, also
-                what this session was told when it sent something else than what is there, such as content_differs.
+            Refused: event_open, envelope_broken, count_mismatch; envelope_closed where it is being cancelled; where it
+                has a key, also what this session was told when it sent something else than what is there, such as
+                content_differs.
         """
         if self.state.closing is not None:
             return self._closing(self.state.closing).map(self._receipt)
@@ -344,6 +347,7 @@ class OpenEnvelope:
         if before:
             return Deferred.of(self._answers.later(self._seal_behind(before, events)))
         self._comparisons.check()
+        self.state.check_complete(events)
         if events is not None and events != len(self.state.events):
             raise Refused(
                 f"envelope {self.state.envelope_id} holds {len(self.state.events)} events, not {events}",

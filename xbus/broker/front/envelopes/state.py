@@ -82,6 +82,7 @@ class OpenEnvelopeState:
         closing: the seal or cancel that is under way.
         cancelled: why somebody else cancelled it; None while nobody did.
         damaged: whether items are missing, because a write failed while one behind it went well.
+        went_back: whether items that were acknowledged may be gone, because the journal went back.
         key: what its emitter calls it, for good; None for none.
         holder: the hash of the session that sends it, where it has a key and that is known; no other may.
         giving_up: whether what closes it is a cancel.
@@ -101,6 +102,7 @@ class OpenEnvelopeState:
     closing: Writing | None = None
     cancelled: str | None = None
     damaged: bool = False
+    went_back: bool = False
     key: str | None = None
     holder: bytes | None = None
     giving_up: bool = False
@@ -138,6 +140,7 @@ class OpenEnvelopeState:
         return cls(
             *(stored.envelope_id, stored.emitter_id, events, items, data_bytes),
             damaged=damaged,
+            went_back=stored.went_back,
             key=stored.head.key,
             headers=stored.head.headers,
         )
@@ -165,6 +168,22 @@ class OpenEnvelopeState:
         if self.damaged:
             raise Refused(
                 f"items of envelope {self.envelope_id} could not be stored",
+                "cancel the envelope and send it again",
+                code="envelope_broken",
+            )
+
+    def check_complete(self, count: int | None) -> None:
+        """Let a call pass whose sender can't have lost anything unnoticed.
+
+        Args:
+            count: what the sender counted; None for an old client, which counts nothing.
+
+        Raises:
+            Refused: envelope_broken, where acknowledged items may be gone.
+        """
+        if self.went_back and count is None:
+            raise Refused(
+                f"the journal went back while envelope {self.envelope_id} was open: acknowledged items may be gone",
                 "cancel the envelope and send it again",
                 code="envelope_broken",
             )

@@ -51,6 +51,8 @@ class StoredEnvelope:
         content_hash: where it is received and has a key.
         pruned: whether its content was removed.
         reason: why it was cancelled, where it was.
+        went_back: whether the journal went back since it was opened, where it is open: items that were acknowledged may
+            be gone.
     """
 
     envelope_id: UUID
@@ -62,6 +64,7 @@ class StoredEnvelope:
     content_hash: bytes | None = None
     pruned: bool = False
     reason: str | None = None
+    went_back: bool = False
 
 
 def read_envelope(connection: sa.Connection, envelope_id: UUID) -> StoredEnvelope | None:
@@ -93,6 +96,9 @@ def _read_spent(connection: sa.Connection, envelope_id: UUID) -> StoredEnvelope 
 _ENVELOPE = sa.select(model.envelope).where(model.envelope.c.id == sa.bindparam("of_id"))
 """Made once, as the front asks by it for each new envelope that comes whole."""
 
+_IS_LOST = sa.select(sa.exists().where(model.loss.c.at >= sa.bindparam("since", type_=model.loss.c.at.type)))
+"""Whether the journal went back since a moment."""
+
 _SPENT = sa.select(model.spent_key).where(model.spent_key.c.envelope_id == sa.bindparam("of_id"))
 
 
@@ -120,6 +126,7 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
         None if envelope["content_hash"] is None else bytes(envelope["content_hash"]),
         envelope["pruned_at"] is not None,
         read_cancel_reason(connection, envelope["id"]) if state is EnvelopeState.CANCELLED else None,
+        went_back=state is EnvelopeState.OPEN and bool(connection.scalar(_IS_LOST, {"since": envelope["opened_at"]})),
     )
 
 

@@ -10,6 +10,7 @@ from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, SILENT, Ca
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
 from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.slots import Absent
 from xbus.broker.back.run.pipeline import EventStream, Members
 from xbus.broker.back.run.plan import EventPlan
 from xbus.rpc.codec import pack_items
@@ -55,7 +56,8 @@ class Event:
         (event,) = self.envelope.in_log.events
         await self._stream.run(self.envelope.id, event, self._around.items(event), self._drop, self.released.append)
 
-    def _drop(self, consumer: RecipientProxy, failure: RecipientFailed) -> list[RecipientProxy]:
+    def _drop(self, consumer: RecipientProxy, failure: RecipientFailed | Absent) -> list[RecipientProxy]:
+        assert isinstance(failure, RecipientFailed)
         self.dropped.append((consumer.role.login, failure.code))
         leavers = [consumer, *self.leave_with.get(consumer.role.login, [])]
         self._left -= len(leavers)

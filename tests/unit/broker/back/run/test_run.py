@@ -9,16 +9,19 @@ from uuid import UUID
 import pytest
 
 from tests.support.delivering import Around, Envelope
+from tests.support.journal import NOW
 from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, SILENT, Cast
 from xbus.broker.back.log import RunBatch
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import Absent
 from xbus.broker.back.run.run import Run
-from xbus.broker.journal.writes import OutputPage
+from xbus.broker.journal.writes import OutputPage, PauseEntry, PauseKind
 from xbus.rpc.codec import pack_items
 
 LARGE = [bytes(1000)] * 100
+
+PAUSE = PauseEntry(PauseKind.ROLE, 1, "store", "moving", "ada", NOW, None)
 
 MADE = UUID(int=1)
 PAGES = [
@@ -255,6 +258,40 @@ async def test_without_a_worker_nobody_gets_it() -> None:
     assert attempt.failed == {"store": "absent"}
     assert isinstance(next(iter(attempt.run.failures.values())), Absent)
     assert cast.script.order("stop_envelope") == ["store"]
+
+
+async def test_a_consumer_that_is_paused_while_a_worker_works_gets_nothing() -> None:
+    cast = Cast()
+    store, audit = cast.consumer("store"), cast.consumer("audit")
+
+    def pause(*args: Any) -> list[Any]:
+        store.role = replace(store.role, pause=PAUSE)
+        return [True, None, args[3]]
+
+    worker = cast.worker("names", answers={"xbus.take_event": pause})
+    attempt = await Attempt(one_event(THROUGH_NAMES, [b"a"]), [store, audit], [worker]).carry_out()
+    assert (attempt.settled, attempt.failed) == (["audit"], {"store": "absent"})
+    assert cast.script.verbs("store") == []
+
+
+async def test_a_consumer_that_is_paused_between_two_events_gets_both() -> None:
+    cast = Cast()
+    envelope = Envelope()
+    for _ in range(2):
+        envelope.add({"names": ["store"], "store": []}, [b"a"])
+    store = cast.consumer("store")
+    worker = cast.worker("names")
+    attempt = Attempt(envelope, [store], [worker])
+    release = attempt.around.release
+
+    def pause(worker: RecipientProxy) -> None:
+        if cast.script.verbs("store"):
+            store.role = replace(store.role, pause=PAUSE)
+        release(worker)
+
+    attempt.around.release = pause  # type: ignore[method-assign]
+    await attempt.carry_out()
+    assert attempt.settled == ["store"]
 
 
 # -- consumers whose failures are their own --------------------------------------------------------------------------

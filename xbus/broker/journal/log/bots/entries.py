@@ -1,6 +1,5 @@
 """The bots and their runners in the catalog."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, pause_of_role
+from xbus.json_text import parse_json
 from xbus.slots import Missed
 
 
@@ -93,10 +93,9 @@ def read_settings(written: str) -> dict[str, object] | None:
 
 def _read_json(written: str) -> object:
     try:
-        found: object = json.loads(written)
-    except (ValueError, RecursionError):
+        return parse_json(written)
+    except ValueError:
         return None
-    return found
 
 
 def read_runners(connection: sa.Connection, pauses: Pauses) -> list[RunnerEntry]:

@@ -78,9 +78,8 @@ async def test_it_makes_no_difference_how_envelopes_came(seed: int) -> None:
 # -- what it costs ---------------------------------------------------------------------------------------------------
 
 MOST_CALLS_OF_A_GROUP = 300
-MOST_CALLS_OF_AN_ENVELOPE = 0.25
-"""Calls of functions of the product, on the loop and in the writer, from a put until its cursor is durable. A group of
-a hundred may write its reservation in a page of its own, which takes 22 calls."""
+MOST_CALLS_OF_AN_ENVELOPE = 0.2
+"""Calls of functions of the product, on the loop and in the writer, from a put until its cursor is durable."""
 
 
 def plain_group(broker: Broker, random: Random, envelopes: int) -> PutGroup:
@@ -103,11 +102,17 @@ async def deliver(broker: Broker, group: PutGroup) -> None:
 
 
 ROUNDS = 25
-"""The round with the fewest calls counts: a timer may fall into any of them."""
+MOST_ROUNDS = 100
+"""The round with the fewest calls counts. A timer may fall into any of them, and the writer is often quick enough to
+write the reservation of a group in a page of its own, which takes 22 calls."""
 
 
-async def calls_of(envelopes: int) -> int:
-    """Count the functions that are called for a group of so many envelopes, once all is warm."""
+async def calls_of(envelopes: int, enough: float) -> int:
+    """Count the functions that are called for a group of so many envelopes, once all is warm.
+
+    Args:
+        enough: no more rounds are made than ``ROUNDS`` once a round made so few calls.
+    """
     counted = 0
 
     def count(frame: FrameType, event: str, _: object) -> None:
@@ -119,10 +124,12 @@ async def calls_of(envelopes: int) -> int:
         await broker.register("store_1", WANTS_ALL)
         await deliver(broker, plain_group(broker, random, 100))
         (party,) = broker.back._assembly._groups.all_parties()
-        measured = [plain_group(broker, random, envelopes) for _ in range(ROUNDS)]
-        found = []
+        measured = [plain_group(broker, random, envelopes) for _ in range(MOST_ROUNDS)]
+        found: list[int] = []
         await journal.run(lambda connection: sys.setprofile(count))
         for group in measured:
+            if len(found) >= ROUNDS and min(found) <= enough:
+                break
             # A busy machine stretches a call, and the next group would be cut.
             party.size.envelopes = MOST_ENVELOPES
             counted = 0
@@ -137,6 +144,7 @@ async def calls_of(envelopes: int) -> int:
 
 
 async def test_a_group_costs_calls_and_its_envelopes_next_to_none() -> None:
-    one, hundred = await calls_of(1), await calls_of(100)
+    one = await calls_of(1, MOST_CALLS_OF_A_GROUP)
+    hundred = await calls_of(100, one + 99 * MOST_CALLS_OF_AN_ENVELOPE)
     assert one <= MOST_CALLS_OF_A_GROUP
     assert (hundred - one) / 99 <= MOST_CALLS_OF_AN_ENVELOPE

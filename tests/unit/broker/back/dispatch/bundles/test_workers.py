@@ -213,6 +213,23 @@ async def test_what_a_run_for_another_role_has_open_at_the_worker_goes_alone_beh
         assert "stop_envelope" not in broker.script.verbs("names_1")
 
 
+async def test_a_run_waits_for_a_bundle_that_has_its_envelope_at_the_worker(journal: Journal) -> None:
+    """The worker could take both at once, and would refuse an event that is open."""
+    async with running(journal) as broker:
+        held: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        await broker.register("names_1", replace(BUNDLES, envelopes=2), xbus_take_envelopes=held)
+        await broker.register("store_1", BUNDLES)
+        await put_all(broker, "a")
+        await broker.until(lambda: bundles(broker, "names_1") != [])
+        await broker.register("store_2", NEW)
+        for _ in range(500):
+            await asyncio.sleep(0)
+        assert "xbus.take_event" not in broker.script.verbs("names_1")
+        (bundle,) = [call.args[0] for call in broker.script.calls if call.verb == "xbus.take_envelopes"]
+        held.set_result(upper(bundle))
+        await broker.until(lambda: (letters(broker), letters(broker, "store_2")) == ("A", "a"))
+
+
 async def test_a_refusal_of_the_consumer_behind_a_worker_is_parked(journal: Journal) -> None:
     def refuse_b(bundle: Wire) -> list[Any]:
         return [TOO_OLD if data.endswith(b"B") else [True] for data in [e[1][0][2][0][2] for e in bundle]]
