@@ -295,7 +295,7 @@ class GroupDelivery:
         self._forget_if_over(party)
 
     def _forget_if_over(self, party: BundleParty) -> None:
-        """Forget a party that one of its consumers has left, as soon as nothing of it waits or is under way."""
+        """Forget a party that a consumer has left, as soon as nothing of it waits or is under way."""
         if party.is_over:
             for recipient in party.recipients:
                 self._forget(party, recipient)
@@ -311,28 +311,34 @@ class GroupDelivery:
 
     # -- hand-over ---------------------------------------------------------------------------------------------------
 
-    def go_on(self, party: BundleParty, *, is_checked: bool = False) -> None:
+    def go_on(
+        self, party: BundleParty, *, is_checked: bool = False, taken: dict[int, RecipientProxy] | None = None
+    ) -> None:
         """Hand over what waits for a party, as far as its instances are free.
 
         Args:
             is_checked: whether its consumers are owed all of it, as was found out just now.
+            taken: instances of which a slot is taken, by their role ids; those that are left in it are not given any.
         """
         while party.parts and party.turn is None and (not party.out or len(party.out) < party.takers):
             if self._is_finishing or not (is_checked or self._keeps_due(party)):
                 return
-            positions = party.parts[0].positions if len(party.parts) == 1 else positions_of(party.parts)
+            if len(party.parts) == 1 and len(party.parts[0].positions) <= party.size.envelopes:
+                last = party.parts[0].positions[-1]
+            else:
+                last = party.last_of_next(self._keys_in_hand(party.recipients))
             # One commit makes it durable for all of them: nobody waits before the last one has asked.
             are_reserved = True
             for recipient in party.recipients:
                 role = self._roles[recipient.role.id]
-                if positions[-1] > role.reserved_to:
-                    go_on = partial(self.go_on, party)
-                    are_reserved = self._ledger.is_reserved(role, positions[-1], go_on) and are_reserved
+                if last > role.reserved_to:
+                    are_reserved = self._ledger.is_reserved(role, last, partial(self.go_on, party)) and are_reserved
             if not are_reserved:
                 return
             instances: dict[RecipientProxy, ServedRole] = {}
             for recipient in party.recipients:
-                instance = self._slots.take_at_once(recipient)
+                instance = taken.pop(recipient.role.id, None) if taken else None
+                instance = instance or self._slots.take_at_once(recipient)
                 if instance is None:
                     break
                 instances[instance] = recipient
@@ -376,26 +382,27 @@ class GroupDelivery:
 
     async def _wait_for_turn(self, party: BundleParty) -> None:
         """Wait until a slot of each consumer is free, and a key of what waits; hand over."""
+        taken: dict[int, RecipientProxy] = {}
         try:
-            await self._key_free(party)
-            taken = await self._gathering.take(
-                list(party.recipients),
-                lambda each: each in party.recipients and self._roles[each.role.id].is_served_by(each),
-            )
-            if taken and party.parts:
-                last = max(part.positions[-1] for part in party.parts)
-                await self._ledger.reserve([instance.role.id for instance in taken], last)
-            of_role = {recipient.role.id: recipient for recipient in party.recipients}
-            instances = {each: of_role[each.role.id] for each in taken if each.role.id in of_role}
-            may_go = len(instances) == len(party.recipients) and bool(party.parts) and not self._is_finishing
-            party.turn = None
-            if not may_go or not self._keeps_due(party) or not self._hand_over(party, instances):
-                self._outcomes.release(dict.fromkeys(taken, 1))
-            if not taken:
-                self._outcomes.leave_parts(party.recipients, party.take_all())
+            try:
+                await self._key_free(party)
+                found = await self._gathering.take(
+                    list(party.recipients),
+                    lambda each: each in party.recipients and self._roles[each.role.id].is_served_by(each),
+                )
+                taken = {instance.role.id: instance for instance in found}
+                if taken and party.parts:
+                    await self._ledger.reserve(taken, party.last_of_next(self._keys_in_hand(party.recipients)))
+                for recipient in list(party.recipients):
+                    # Nobody would ever have a slot of it.
+                    if not self._roles[recipient.role.id].is_served_by(recipient):
+                        self.left(recipient)
+            finally:
+                self._end_turn(party)
+            # Whatever has changed meanwhile is seen there.
+            self.go_on(party, taken=taken)
         finally:
-            self._end_turn(party)
-        self.go_on(party)
+            self._outcomes.release(dict.fromkeys(taken.values(), 1))
 
     def _end_turn(self, party: BundleParty) -> None:
         if party.turn is asyncio.current_task():

@@ -138,7 +138,7 @@ class PageDelivery:
     def _parties_at_once(
         self, envelope: LogEnvelope, recipients: Sequence[ServedRole], taken: dict[ServedRole, BundleParty]
     ) -> list[BundleParty] | None:
-        """Give the parties that get envelopes of a way; None where a run is needed, or something to be waited for.
+        """Give the parties that get envelopes of a way; None where a run or a wait is needed.
 
         Args:
             taken: the parties that get envelopes before these; added to.

@@ -168,6 +168,22 @@ class BundleParty:
             taken.append(parts.pop(0))
         return taken
 
+    def last_of_next(self, keys_in_hand: Collection[str] | None) -> int:
+        """Give a position above which nothing is taken next; see ``take``."""
+        most, last = self.size.envelopes, self.parts[0].positions[0]
+        for part in self.parts:
+            going: Sequence[int] = part.positions
+            if keys_in_hand:
+                # What is of such a key stays, and others go in place of it.
+                keyed = zip(going, part.ordering_keys, strict=True)
+                going = [position for position, key in keyed if key not in keys_in_hand]
+            if going:
+                last = max(last, going[min(most, len(going)) - 1])
+            most -= len(going)
+            if most <= 0:
+                break
+        return last
+
     def _take_in_order(self, keys_in_hand: Collection[str], most: int) -> list[Part]:
         if self.takers > 1:
             # None can take an envelope of a key that is taken.
