@@ -6,6 +6,7 @@
     ├── SchemaError                the database holds no schema, or another one
     ├── JournalError               the journal could not do what was asked
     │   ├── JournalUnavailable     ... now; the same may go well later
+    │   │   └── JournalRefused     ... until a person mends its address, its login or its file
     │   ├── EnvelopeCancelled      ... as somebody cancelled the envelope meanwhile
     │   ├── EnvelopeIdTaken        ... as there is an envelope of that id
     │   ├── EventIdTaken           ... as another envelope has an event of that id
@@ -87,6 +88,13 @@ class JournalUnavailable(JournalError):
     """The database can't be reached or written now; nothing of the call was kept."""
 
     default_code = "journal_unavailable"
+
+
+class JournalRefused(JournalUnavailable):
+    """The database refuses the connection until a person mends its address, its login or its file.
+
+    A program ends by it at its start. One that runs already repeats its work, as for any outage.
+    """
 
 
 class EnvelopeCancelled(JournalError):

@@ -1,9 +1,12 @@
 """Exit codes of all programs: 1 where a person must mend something, 2 for the command line, 3 for what may pass."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from tests.support.postgres import Server
 from tests.support.processes import run, script
 
 AWAY = "postgresql://xbus:none@127.0.0.1:1/xbus"
@@ -112,3 +115,39 @@ def test_a_recipient_is_started_again_only_where_that_may_help(statement: str, t
     done = run(script("xbus"), *words, cwd=tmp_path, env={"XBUS_PASSWORD": "p"})
     assert done.returncode == STARTS[statement], done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+REFUSED = {
+    "{folder}/text.db": "file is not a database",
+    "{folder}": "is a folder, and no database: name a file",
+    "{folder}/none/xbus.db": "there is no folder",
+}
+"""Addresses of SQLite that only a person can correct, and what is said."""
+
+
+@pytest.mark.parametrize("place", REFUSED)
+@pytest.mark.parametrize("program", ["setup_xbusbroker", "start_xbusbroker", "xbus"])
+def test_a_file_that_is_no_database_is_for_a_person(program: str, place: str, tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("no database at all\n" * 1000)
+    done = run_with(f"sqlite:///{place.format(folder=tmp_path)}", program, tmp_path)
+    assert done.returncode == 1, done.stderr
+    # A program that makes no file says of a missing one that there is no schema.
+    assert REFUSED[place] in done.stderr or (place.endswith("xbus.db") and program != "setup_xbusbroker"), done.stderr
+
+
+@pytest.mark.parametrize("program", ["setup_xbusbroker", "start_xbusbroker", "xbus"])
+def test_a_login_that_the_server_refuses_is_for_a_person(program: str, postgres_server: Server, tmp_path: Path) -> None:
+    right = sa.make_url(postgres_server.create_empty())
+    for wrong in (right.set(database="no_such_database"), right.set(username="nobody", password="wrong")):
+        done = run_with(wrong.render_as_string(hide_password=False), program, tmp_path)
+        assert done.returncode == 1, done.stderr
+        assert "the server refuses the connection" in done.stderr
+        assert "correct login and database in sqlalchemy.dburi" in done.stderr
+
+
+def run_with(url: str, program: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a program with a database, without a ``--start-timeout``: it must not wait."""
+    configured = folder / "config.ini"
+    configured.write_text(f"[database]\nsqlalchemy.dburi = {url}\n")
+    words = ["type", "list"] if program == "xbus" else []
+    return run(script(program), *words, "-c", configured, timeout=60)

@@ -187,7 +187,7 @@ def test_an_unreachable_server_is_named_with_the_cure(work: Callable[[str], None
 
 
 def test_an_sqlite_file_that_can_not_be_made(tmp_path: Path) -> None:
-    with pytest.raises(JournalUnavailable, match="unable to open database file"):
+    with pytest.raises(JournalUnavailable, match="there is no folder"):
         schema.upgrade(f"sqlite:///{tmp_path / 'missing' / 'xbus.db'}")
 
 

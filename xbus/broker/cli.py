@@ -19,7 +19,7 @@ from xbus.broker.journal.database.connection import writing
 from xbus.config import Config, load
 from xbus.config.command_line import file_option
 from xbus.config.plaintext import needs_keys
-from xbus.errors import JournalUnavailable, XbusError
+from xbus.errors import JournalRefused, JournalUnavailable, XbusError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -154,12 +154,14 @@ def _with_database(work: Callable[[], int], seconds: float) -> int:
     """Do the work, and repeat it for so many seconds while the database is away.
 
     Raises:
-        JournalUnavailable: the time is over.
+        JournalUnavailable: the time is over, or a person must mend the address or the database first.
     """
     patience = Patience(seconds, Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS), time.monotonic)
     while True:
         try:
             return work()
+        except JournalRefused:
+            raise
         except JournalUnavailable as error:
             delay = patience.failed()
             if delay is None:

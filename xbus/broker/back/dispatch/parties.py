@@ -113,7 +113,7 @@ class BundleParty:
         """Let a consumer leave; what waits goes to the others without it.
 
         Returns:
-            What was to be brought to it without those that wait.
+            The envelopes that were to be brought to it without those that wait.
         """
         self.recipients.remove(recipient)
         self.is_closing = True

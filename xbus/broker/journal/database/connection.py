@@ -8,7 +8,7 @@ from typing import TypeAlias
 import sqlalchemy as sa
 
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, journal_errors, parse_url
-from xbus.errors import JournalError, JournalUnavailable
+from xbus.errors import JournalError, JournalRefused, JournalUnavailable
 
 Connection: TypeAlias = sa.Connection
 """The type of a connection, for modules that only hand it on."""
@@ -118,6 +118,8 @@ def _connect(engine: sa.Engine) -> sa.Connection:
     try:
         with journal_errors():
             return engine.connect()
+    except JournalRefused:
+        raise
     except JournalUnavailable as error:
         raise JournalUnavailable(
             error.cause, "see that the database runs and that sqlalchemy.dburi is right"

@@ -1,5 +1,6 @@
 """Engines for the two databases, and the one place where a driver's error becomes one of ours."""
 
+import re
 import sqlite3
 import time
 from contextlib import AbstractContextManager
@@ -17,7 +18,7 @@ from xbus import private_files
 from xbus.broker.journal.database import postgres_session as sessions
 from xbus.broker.journal.database.postgres_session import PostgresSession
 from xbus.config.hosts import with_hosts_apart
-from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
+from xbus.errors import ConfigurationError, JournalError, JournalRefused, JournalUnavailable
 
 BUSY_TIMEOUT_MS = 10_000
 """Milliseconds that SQLite waits for the write of another process, such as an ``xbus apply``."""
@@ -147,6 +148,7 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     @event.listens_for(engine, "do_connect")
     def make_private(*_: object) -> None:
         if (path := file_of(str(url))) is not None:
+            _check_place(path)
             private_files.prepare(path)
 
     @event.listens_for(engine, "connect")
@@ -174,6 +176,19 @@ def _sqlite(url: sa.URL) -> sa.Engine:
             cursor.close()
 
     return engine
+
+
+def _check_place(path: Path) -> None:
+    """Check that there may be a file: SQLite says of each fault that it can't open the file.
+
+    Raises:
+        JournalRefused: a folder is in its place, or its folder is missing.
+    """
+    if path.is_dir():
+        raise JournalRefused(f"{path} is a folder, and no database", "name a file in sqlalchemy.dburi")
+    if not path.parent.is_dir():
+        cause = f"there is no folder {path.parent} for the file of the database"
+        raise JournalRefused(cause, "make the folder, or correct sqlalchemy.dburi")
 
 
 class DriverTransaction:
@@ -274,6 +289,13 @@ def journal_error(error: BaseException) -> BaseException:
 
 
 def _unavailable(error: Exception) -> JournalError:
+    driver_error = error.orig if isinstance(error, exc.DBAPIError) else error
+    if getattr(driver_error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+        cause = f"the file of the database is none of SQLite ({_first_line(error)})"
+        return _caused(JournalRefused(cause, "name another file in sqlalchemy.dburi, or restore a backup"), error)
+    if isinstance(driver_error, psycopg2.OperationalError) and (refusal := _REFUSALS.search(str(driver_error))):
+        cause = f"the server refuses the connection ({refusal[1] or refusal[2]})"
+        return _caused(JournalRefused(cause, "correct login and database in sqlalchemy.dburi, or make them"), error)
     cause = f"the database can't do its work now ({_first_line(error)})"
     return _caused(JournalUnavailable(cause, "see that it runs and has room, then repeat"), error)
 
@@ -282,6 +304,12 @@ def _caused(error: JournalError, cause: Exception) -> JournalError:
     error.__cause__ = cause
     return error
 
+
+_REFUSALS = re.compile(
+    r"FATAL: +([^\n]*(?:authentication failed for user|no pg_hba\.conf entry for|no password supplied"
+    r"|(?:database|role) \"[^\n]*\" does not exist|permission denied for database)[^\n]*)|(no password supplied)"
+)
+"""Refusals of classes 28 and 3D. The driver gives no SQLSTATE for an error of a connection, and its words only."""
 
 _WRONG = (
     *(exc.IntegrityError, exc.DataError, exc.ProgrammingError, exc.NotSupportedError),
