@@ -558,13 +558,19 @@ def take_all(
     return answers + [()] * (len(bundle) - len(answers))
 
 
-def commit_all(calls: Calls, deliveries: Sequence[EnvelopeDelivery]) -> list[BundleAnswer]:
-    """Commit prepared envelopes, in the author's thread.
+def commit_all(
+    calls: Calls, prepared: Sequence[EnvelopeDelivery], following: Sequence[WholeEnvelope], deliveries: OpenDeliveries
+) -> list[BundleAnswer]:
+    """Commit prepared envelopes, in the author's thread; bring the next ones to the author's code.
 
-    One that can't be committed stays open until it is stopped. Behind it none is committed.
+    One that can't be committed stays open until it is stopped. Behind it none is committed, and none begun.
+
+    Args:
+        following: the next ones, which stay open for a decision.
+        deliveries: as of ``take_all``.
     """
     answers: list[BundleAnswer] = []
-    for delivery in deliveries:
+    for delivery in prepared:
         try:
             went_wrong = delivery._error or delivery._refusal
             if went_wrong is not None:
@@ -576,7 +582,9 @@ def commit_all(calls: Calls, deliveries: Sequence[EnvelopeDelivery]) -> list[Bun
             answers.append(_answer_to(delivery, error))
             if answers[-1][0] is None:
                 break
-    return answers + [()] * (len(deliveries) - len(answers))
+    if following and answers.count(TAKEN) == len(prepared) and not deliveries.is_closing:
+        return answers + take_all(calls, following, deliveries, commits=False)
+    return answers + [()] * (len(prepared) + len(following) - len(answers))
 
 
 def _roll_back(calls: Calls, whole: WholeEnvelope) -> None:

@@ -15,16 +15,14 @@ from xbus import tracing
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.dispatch.group_calls import BundleCalls, Outcome, failed_together
 from xbus.broker.back.dispatch.group_outcomes import GroupOutcomes
-from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, positions_of
+from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, are_traced, positions_of
 from xbus.broker.back.log import (
     SMALL_BYTES,
-    BundleEntry,
     GroupPart,
     LogReader,
     PagePart,
     Part,
     SmallEnvelope,
-    parts_on_wire,
 )
 from xbus.broker.back.progress import ConsumerRole, ConsumerRoles, DeliveryLedger, Lane, OpenReplies
 from xbus.broker.back.recipients import (
@@ -323,19 +321,7 @@ class GroupDelivery:
             taken: instances of which a slot is taken, by their role ids; those that are left in it are not given any.
         """
         while party.parts and party.turn is None and (not party.out or len(party.out) < party.takers):
-            if self._is_finishing or not (is_checked or self._keeps_due(party)):
-                return
-            if len(party.parts) == 1 and len(party.parts[0].positions) <= party.size.envelopes:
-                last = party.parts[0].positions[-1]
-            else:
-                last = party.last_of_next(self._keys_in_hand(party.recipients))
-            # One commit makes it durable for all of them: nobody waits before the last one has asked.
-            are_reserved = True
-            for recipient in party.recipients:
-                role = self._roles[recipient.role.id]
-                if last > role.reserved_to:
-                    are_reserved = self._ledger.is_reserved(role, last, partial(self.go_on, party)) and are_reserved
-            if not are_reserved:
+            if not self._may_go(party, is_checked=is_checked):
                 return
             instances: dict[RecipientProxy, ServedRole] = {}
             for recipient in party.recipients:
@@ -344,13 +330,32 @@ class GroupDelivery:
                 if instance is None:
                     break
                 instances[instance] = recipient
-            if len(instances) < len(party.recipients) or not self._hand_over(party, instances):
+            slots = dict.fromkeys(instances, 1)
+            call = self._take(party, instances, slots) if len(instances) == len(party.recipients) else None
+            if call is None:
                 for each in instances:
                     self._slots.free(each)
                 # Somebody else has a slot or a key, and gives it to whoever stands in line.
                 if len(instances) < len(party.recipients) or not party.out:
                     party.turn = self._begin(party, self._wait_for_turn(party))
                 return
+            self._hand_over(call)
+
+    def _may_go(self, party: BundleParty, *, is_checked: bool = False) -> bool:
+        """Check whether what waits may go next, by what is durable; else it is seen to that it may."""
+        if self._is_finishing or not (is_checked or self._keeps_due(party)):
+            return False
+        if len(party.parts) == 1 and len(party.parts[0].positions) <= party.size.envelopes:
+            last = party.parts[0].positions[-1]
+        else:
+            last = party.last_of_next(self._roles.all_in_hand(party.recipients))
+        # One commit makes it durable for all of them: nobody waits before the last one has asked.
+        are_reserved = True
+        for recipient in party.recipients:
+            role = self._roles[recipient.role.id]
+            if last > role.reserved_to:
+                are_reserved = self._ledger.is_reserved(role, last, partial(self.go_on, party)) and are_reserved
+        return are_reserved
 
     def _keeps_due(self, party: BundleParty) -> bool:
         """Keep waiting what all consumers of a party are to get; false where others go first, or nothing is left."""
@@ -395,7 +400,7 @@ class GroupDelivery:
                 )
                 taken = {instance.role.id: instance for instance in found}
                 if taken and party.parts:
-                    await self._ledger.reserve(taken, party.last_of_next(self._keys_in_hand(party.recipients)))
+                    await self._ledger.reserve(taken, party.last_of_next(self._roles.all_in_hand(party.recipients)))
                 for recipient in list(party.recipients):
                     # Nobody would ever have a slot of it.
                     if not self._roles[recipient.role.id].is_served_by(recipient):
@@ -416,75 +421,86 @@ class GroupDelivery:
     async def _key_free(self, party: BundleParty) -> None:
         """Wait until an envelope that waits is of no ordering key that an instance of its consumers has in hand."""
         while party.parts and party.recipients:
-            in_hand = self._keys_in_hand(party.recipients)
+            in_hand = self._roles.all_in_hand(party.recipients)
             if in_hand is None or not in_hand >= (keys := party.keys):
                 return
             key = next(iter(keys))
             hands = (self._roles[recipient.role.id].keys_in_hand for recipient in party.recipients)
             await next(hand for hand in hands if key in hand).changed()
 
-    def _keys_in_hand(self, recipients: Sequence[ServedRole]) -> set[str] | None:
-        """Give the ordering keys of which an instance of some consumers has an envelope; None where none wants
-        order."""
-        in_hand: set[str] | None = None
-        for recipient in recipients:
-            role = self._roles[recipient.role.id]
-            if role.keys.is_wanted:
-                in_hand = {*(in_hand or ()), *role.keys_in_hand.all()}
-        return in_hand
+    def _take(
+        self,
+        party: BundleParty,
+        instances: Mapping[RecipientProxy, ServedRole],
+        slots: dict[RecipientProxy, int],
+        *,
+        follows: bool = False,
+    ) -> GroupCall | None:
+        """Take what may go now to some instances; None where that is nothing.
 
-    def _hand_over(self, party: BundleParty, instances: Mapping[RecipientProxy, ServedRole]) -> bool:
-        """Hand over what may go now to instances whose slots are taken; false where that is nothing."""
+        Args:
+            slots: those of the instances that are taken; the call keeps what it needs of them, and takes more.
+            follows: as of ``GroupCall``.
+        """
         is_vote, has_several = len(instances) > 1, len(party.parts) > 1 or len(party.parts[0].positions) > 1
-        in_hand: set[str] | None = None
-        for recipient in party.recipients:
-            if self._roles[recipient.role.id].keys.is_wanted:
-                in_hand = self._keys_in_hand(party.recipients)
-                break
-        most = min(map(self._gathering.may_prepare, instances)) if is_vote and has_several else MOST_ENVELOPES
+        in_hand = self._roles.all_in_hand(party.recipients)
+        most = MOST_ENVELOPES
+        if is_vote and has_several:
+            most = min([self._gathering.may_prepare(*each) for each in slots.items()])
         parts = party.take(in_hand, most)
         if not parts:
-            return False
-        slots = dict.fromkeys(instances, 1)
-        if is_vote and has_several:
-            further = sum([len(part.positions) for part in parts]) - 1
-            for each, number in self._gathering.take_further(list(instances), further).items():
-                slots[each] += number
+            return None
+        if is_vote and (has_several or follows):
+            needed = self._gathering.take_for(slots, sum([len(part.positions) for part in parts]))
+            for each, number in needed.items():
+                slots[each] -= min(slots[each], number)
+            slots = needed
         for recipient in party.recipients if in_hand is not None else ():
             role = self._roles[recipient.role.id]
             for part in parts if role.keys.is_wanted else ():
                 role.keys_in_hand.begin_all(part.positions, part.ordering_keys)
-        call = GroupCall(party, instances, slots, parts, self._loop.time())
+        call = GroupCall(party, instances, slots, parts, self._loop.time(), follows=follows)
         party.out.add(call)
         self._out.add(call)
-        for each in instances:
+        return call
+
+    def _hand_over(self, call: GroupCall) -> None:
+        is_vote = len(call.instances) > 1
+        for each in call.instances:
             # A program that came since they were added may do less than those of before.
             if not each.abilities.bundles or (is_vote and each.abilities.prepares <= 0):
-                self._note(call, dict.fromkeys(instances, [BundleStatus.GOES_ALONE] * len(call.ids)))
-                return True
-        if party.by_workers or (PagePart in map(type, parts) and call.is_traced):
+                self._note(call, dict.fromkeys(call.instances, [BundleStatus.GOES_ALONE] * len(call.ids)))
+                return
+        if call.party.by_workers or are_traced(call.parts):
             self._note(call, None)
-        else:
-            self._call(call)
-        return True
-
-    def _call(self, call: GroupCall) -> None:
-        is_vote = len(call.instances) > 1
-        written: dict[tuple[bool, bool], Sequence[BundleEntry]] = {}
+            return
         try:
             for instance in call.instances:
-                form = wants_notes, wants_headers = instance.abilities.notes, instance.abilities.headers
-                if form not in written:
-                    logins = self._log.known_logins if wants_notes else None
-                    written[form] = parts_on_wire(call.parts, logins, wants_headers=wants_headers)
                 taker = partial(self._voted if is_vote else self._answered, call, instance)
-                instance.hand_over(call.ids, written[form], taker, stays_open=is_vote)
+                entries = call.entries(instance.abilities, self._log.known_logins)
+                instance.hand_over(call.ids, entries, taker, stays_open=is_vote)
         except Exception as error:
-            log.exception("a bundle died", extra={"action": "bundle_died", "roles": call.logins})
-            bundle, faults = call.bundle(), [fault_among_many(error)] * len(call.ids)
-            for instance in call.instances:
-                instance.stop_all(bundle)
-            self._note(call, dict.fromkeys(call.instances, faults))
+            self._died(call, error)
+
+    def _died(self, call: GroupCall, error: Exception) -> None:
+        """Have the envelopes of a call failed by a fault of ours."""
+        log.error("a bundle died", exc_info=error, extra={"action": "bundle_died", "roles": call.logins})
+        bundle, faults = call.bundle(), [fault_among_many(error)] * len(call.ids)
+        for instance in call.instances:
+            instance.stop_all(bundle)
+        self._note(call, dict.fromkeys(call.instances, faults))
+
+    def _following(self, call: GroupCall) -> GroupCall | None:
+        """Take what the message brings that has a call committed; None where nothing waits, or where it goes alone."""
+        party = call.party
+        if not party.parts or party.turn is not None or party.is_closing or party.by_workers:
+            return None
+        for each in call.instances:
+            if not each.abilities.prepares_next or each.owes or not self._slots.may_go_on(each):
+                return None
+        if are_traced(party.parts) or not self._may_go(party):
+            return None
+        return self._take(party, call.instances, call.slots, follows=True)
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
@@ -494,12 +510,46 @@ class GroupDelivery:
         if call.is_over or len(call.answers) < len(call.instances):
             return
         answers, call.answers = call.answers, {}
+        if call.follows:
+            call.begin_votes()
         if False not in [each.went_well(call.ids, *said, stay_open=True) for each, said in answers.items()]:
-            for each in call.instances:
-                each.commit(call.ids, partial(self._answered, call, each))
+            self._commit(call)
             return
-        bundle = call.bundle()
-        self._note(call, {each: each.votes_of(bundle, *said) for each, said in answers.items()}, is_vote=True)
+        bundle, votes = call.bundle(), {}
+        for each, said in answers.items():
+            # Who has not begun what follows, as its commit failed or it is about to stop, is asked for its votes alone.
+            if not call.follows or said != ([[]] * len(bundle), None):
+                votes[each] = each.votes_of(bundle, *said)
+            if call.follows and said[1] is not None:
+                call.counted += [vote for vote in votes[each][:1] if isinstance(vote, RecipientFailed)]
+        self._note(call, votes, is_vote=True)
+
+    def _commit(self, call: GroupCall) -> None:
+        """Have the envelopes of a call committed, which all have prepared, and the next ones prepared."""
+        following = self._following(call)
+        for each in call.instances:
+            if following is not None and not following.is_over:
+                try:
+                    entries = following.entries(each.abilities, self._log.known_logins)
+                    each.go_on(call.ids, following.ids, entries, partial(self._gone_on, call, following, each))
+                    continue
+                except Exception as error:
+                    self._died(following, error)
+            each.commit(call.ids, partial(self._answered, call, each))
+
+    def _gone_on(
+        self, call: GroupCall, following: GroupCall, instance: RecipientProxy, answer: Value, error: CallError | None
+    ) -> None:
+        """Take the answers of a consumer to a commit and to what followed it."""
+        committed = prepared = answer
+        if isinstance(answer, list):
+            number = len(call.ids)
+            committed, prepared = answer[:number], answer[number:]
+            if len(answer) != number + len(following.ids):
+                # Nobody can tell which envelopes it is about.
+                committed = prepared = {"answers": answer}
+        self._answered(call, instance, committed, error)
+        self._voted(following, instance, prepared, error)
 
     def _answered(self, call: GroupCall, instance: RecipientProxy, answer: Value, error: CallError | None) -> None:
         """Take the last answer of a consumer; have its outcome noted when it is the last of all."""
@@ -571,7 +621,7 @@ class GroupDelivery:
                 # Before the failures are noted, which may take long: another recipient may come in the meantime.
                 going_on, call.apart = self._outcomes.sort_out(party, recipients, bundle, outcome)
                 party.put_back(call.chosen(going_on))
-                await self._outcomes.note_failed(shares, outcome)
+                await self._outcomes.note_failed(shares, outcome, call.counted)
         finally:
             for recipient in recipients:
                 self._roles[recipient.role.id].keys_in_hand.end(call.positions)

@@ -6,8 +6,8 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from xbus import tracing
-from xbus.broker.back.log import PagePart, Part, SmallEnvelope
-from xbus.broker.back.recipients import RecipientProxy, ServedRole
+from xbus.broker.back.log import BundleEntry, PagePart, Part, SmallEnvelope, parts_on_wire
+from xbus.broker.back.recipients import Abilities, RecipientFailed, RecipientProxy, ServedRole
 from xbus.errors import CallError
 from xbus.rpc.codec import Value
 
@@ -281,16 +281,19 @@ class GroupCall:
         slots: how many slots of an instance were taken for that.
         parts: the envelopes.
         began: when that was, on the loop's clock.
+        follows: whether one message commits the envelopes of the call before and brings these.
 
     Attributes:
         positions: theirs, which grow.
         ids: theirs, of 16 bytes.
         items: the number of all their items.
         busy_before: for how many seconds each of several instances had had calls to answer.
+        counted: failures that count with the call before.
         answers: those that have come to the last call of each instance.
         apart: envelopes that can't go with others, and are to be brought in a run each.
         is_over: whether all answers have come, or are not waited for any more.
         task: what notes the outcome, or finds it, where that takes long.
+        written: the envelopes on the wire, by whether recipients want notes and headers.
     """
 
     __slots__ = (
@@ -298,6 +301,8 @@ class GroupCall:
         "apart",
         "began",
         "busy_before",
+        "counted",
+        "follows",
         "ids",
         "instances",
         "is_over",
@@ -307,21 +312,27 @@ class GroupCall:
         "positions",
         "slots",
         "task",
+        "written",
     )
 
     def __init__(
         self,
         party: BundleParty,
         instances: Mapping[RecipientProxy, ServedRole],
-        slots: Mapping[RecipientProxy, int],
+        slots: dict[RecipientProxy, int],
         parts: Sequence[Part],
         began: float,
+        *,
+        follows: bool = False,
     ) -> None:
         self.party = party
         self.instances = instances
         self.slots = slots
         self.parts = parts
         self.began = began
+        self.follows = follows
+        self.written: dict[tuple[bool, bool], Sequence[BundleEntry]] = {}
+        self.counted: list[RecipientFailed] = []
         self.answers: dict[RecipientProxy, tuple[Value, CallError | None]] = {}
         self.apart: list[Apart] = []
         self.busy_before = {each: each.busy_seconds for each in instances} if len(instances) > 1 else {}
@@ -339,16 +350,26 @@ class GroupCall:
         """The logins of the roles, for people."""
         return ", ".join([each.role.login for each in self.instances])
 
+    def entries(self, abilities: Abilities, logins: Mapping[int, str | None]) -> Sequence[BundleEntry]:
+        """Write the envelopes as the abilities of a recipient say, once for all that want the same.
+
+        Args:
+            logins: of their emitters.
+        """
+        form = wants_notes, wants_headers = abilities.notes, abilities.headers
+        if form not in self.written:
+            told = logins if wants_notes else None
+            self.written[form] = parts_on_wire(self.parts, told, wants_headers=wants_headers)
+        return self.written[form]
+
+    def begin_votes(self) -> None:
+        """Note that the call before has ended: the work until then counts as its own."""
+        for each in self.busy_before:
+            self.busy_before[each] = each.busy_seconds
+
     def busy_seconds(self) -> dict[RecipientProxy, float]:
         """Compute for how many seconds each instance has had calls to answer since this began."""
         return {each: each.busy_seconds - before for each, before in self.busy_before.items()}
-
-    @property
-    def is_traced(self) -> bool:
-        """Check whether any of the envelopes that were read back is traced; of a group none is."""
-        envelopes = [small.envelope for part in self.parts if isinstance(part, PagePart) for small in part.envelopes]
-        # No function is called for each of them.
-        return tracing.IN_BYTES in b" ".join([each.head.headers for each in envelopes if each.head.headers is not None])
 
     def chosen(self, positions: Collection[int]) -> list[Part]:
         """Give the parts of the envelopes at some positions."""
@@ -361,6 +382,15 @@ class GroupCall:
     def bundle(self) -> list[SmallEnvelope]:
         """Give the envelopes as objects."""
         return [small for part in self.parts for small in part.smalls()]
+
+
+def are_traced(parts: Sequence[Part]) -> bool:
+    """Check whether any envelope of some parts is traced; of a group none is."""
+    if PagePart not in map(type, parts):
+        return False
+    envelopes = [small.envelope for part in parts if isinstance(part, PagePart) for small in part.envelopes]
+    # No function is called for each of them.
+    return tracing.IN_BYTES in b" ".join([each.head.headers for each in envelopes if each.head.headers is not None])
 
 
 def positions_of(parts: Sequence[Part]) -> Sequence[int]:
