@@ -7,22 +7,24 @@ or future of its own. What was read back waits as parts beside those of groups, 
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from xbus import tracing
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.dispatch.group_calls import BundleCalls, Outcome, failed_together
 from xbus.broker.back.dispatch.group_outcomes import GroupOutcomes
-from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, are_traced, positions_of
+from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, PartyWay, are_traced, positions_of
 from xbus.broker.back.log import (
     SMALL_BYTES,
+    BundleEntry,
     GroupPart,
     LogReader,
     PagePart,
     Part,
     SmallEnvelope,
+    parts_on_wire,
 )
 from xbus.broker.back.progress import ConsumerRole, ConsumerRoles, DeliveryLedger, Lane, OpenReplies
 from xbus.broker.back.recipients import (
@@ -40,19 +42,6 @@ from xbus.rpc.codec import Value
 from xbus.states import ConsumerState
 
 log = logging.getLogger(__name__)
-
-
-class _Way(NamedTuple):
-    """The way of the envelopes of a lane that take a graph.
-
-    Args:
-        graph: as it was then.
-        parties: the consumers that it leads to, each with those that decide together with it; None where some need a
-            run.
-    """
-
-    graph: Graph
-    parties: Sequence[BundleParty] | None
 
 
 class GroupDelivery:
@@ -94,7 +83,7 @@ class GroupDelivery:
         self._outcomes = outcomes
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
-        self._ways: dict[tuple[Lane, int], _Way] = {}
+        self._ways: dict[tuple[Lane, int], PartyWay] = {}
         self._out: set[GroupCall] = set()
         self._all_back: asyncio.Event | None = None
         self._is_finishing = False
@@ -173,15 +162,15 @@ class GroupDelivery:
             shares[party] = parts[graphs]
         return shares
 
-    def _find_way(self, lane: Lane, graph_id: int, graph: Graph) -> _Way:
+    def _find_way(self, lane: Lane, graph_id: int, graph: Graph) -> PartyWay:
         consumers = lane.of_services(graph.consumer_services)
         parties = self._calls.parties([graph_id], (), consumers)
         if sum(map(len, parties)) < len(consumers):
-            return _Way(graph, None)
+            return PartyWay(graph, None)
         found = [self.party(each) for each in parties]
         for party in found:
             party.by_workers |= graph.workers_before(party.recipients[0].role.service) != ()
-        return _Way(graph, found)
+        return PartyWay(graph, found)
 
     def _may_take(self, shares: dict[BundleParty, GroupPart]) -> bool:
         """Check whether all consumers get their parts as they are, in their turn and by one call.
@@ -312,17 +301,37 @@ class GroupDelivery:
     # -- hand-over ---------------------------------------------------------------------------------------------------
 
     def go_on(
-        self, party: BundleParty, *, is_checked: bool = False, taken: dict[int, RecipientProxy] | None = None
-    ) -> None:
+        self,
+        party: BundleParty,
+        *,
+        is_checked: bool = False,
+        taken: dict[int, RecipientProxy] | None = None,
+        before: GroupCall | None = None,
+    ) -> GroupCall | None:
         """Hand over what waits for a party, as far as its instances are free.
 
         Args:
             is_checked: whether its consumers are owed all of it, as was found out just now.
             taken: instances of which a slot is taken, by their role ids; those that are left in it are not given any.
+            before: a call that is to be committed now: what goes in the same messages is given back.
         """
-        while party.parts and party.turn is None and (not party.out or len(party.out) < party.takers):
-            if not self._may_go(party, is_checked=is_checked):
-                return
+        while party.parts and party.turn is None and (before or not party.out or len(party.out) < party.takers):
+            if self._is_finishing or not (is_checked or self._keeps_due(party)):
+                return None
+            if len(party.parts) == 1 and len(party.parts[0].positions) <= party.size.envelopes:
+                last = party.parts[0].positions[-1]
+            else:
+                last = party.last_of_next(self._roles.all_in_hand(party.recipients))
+            # One commit makes it durable for all of them: nobody waits before the last one has asked.
+            are_reserved = True
+            for recipient in party.recipients:
+                role = self._roles[recipient.role.id]
+                if last > role.reserved_to:
+                    are_reserved = self._ledger.is_reserved(role, last, partial(self.go_on, party)) and are_reserved
+            if not are_reserved:
+                return None
+            if before is not None:
+                return self._take(party, before.instances, before.slots, follows=True)
             instances: dict[RecipientProxy, ServedRole] = {}
             for recipient in party.recipients:
                 instance = taken.pop(recipient.role.id, None) if taken else None
@@ -338,24 +347,9 @@ class GroupDelivery:
                 # Somebody else has a slot or a key, and gives it to whoever stands in line.
                 if len(instances) < len(party.recipients) or not party.out:
                     party.turn = self._begin(party, self._wait_for_turn(party))
-                return
+                return None
             self._hand_over(call)
-
-    def _may_go(self, party: BundleParty, *, is_checked: bool = False) -> bool:
-        """Check whether what waits may go next, by what is durable; else it is seen to that it may."""
-        if self._is_finishing or not (is_checked or self._keeps_due(party)):
-            return False
-        if len(party.parts) == 1 and len(party.parts[0].positions) <= party.size.envelopes:
-            last = party.parts[0].positions[-1]
-        else:
-            last = party.last_of_next(self._roles.all_in_hand(party.recipients))
-        # One commit makes it durable for all of them: nobody waits before the last one has asked.
-        are_reserved = True
-        for recipient in party.recipients:
-            role = self._roles[recipient.role.id]
-            if last > role.reserved_to:
-                are_reserved = self._ledger.is_reserved(role, last, partial(self.go_on, party)) and are_reserved
-        return are_reserved
+        return None
 
     def _keeps_due(self, party: BundleParty) -> bool:
         """Keep waiting what all consumers of a party are to get; false where others go first, or nothing is left."""
@@ -443,10 +437,13 @@ class GroupDelivery:
             follows: as of ``GroupCall``.
         """
         is_vote, has_several = len(instances) > 1, len(party.parts) > 1 or len(party.parts[0].positions) > 1
-        in_hand = self._roles.all_in_hand(party.recipients)
-        most = MOST_ENVELOPES
-        if is_vote and has_several:
-            most = min([self._gathering.may_prepare(*each) for each in slots.items()])
+        in_hand: set[str] | None = None
+        for recipient in party.recipients:
+            if self._roles[recipient.role.id].keys.is_wanted:
+                in_hand = self._roles.all_in_hand(party.recipients)
+                break
+        may_prepare = self._gathering.may_prepare
+        most = min([may_prepare(*each) for each in slots.items()]) if is_vote and has_several else MOST_ENVELOPES
         parts = party.take(in_hand, most)
         if not parts:
             return None
@@ -464,43 +461,39 @@ class GroupDelivery:
         self._out.add(call)
         return call
 
-    def _hand_over(self, call: GroupCall) -> None:
+    def _hand_over(self, call: GroupCall, before: GroupCall | None = None) -> None:
+        """Hand the envelopes of a call over, in the messages that have another call committed where there is one."""
         is_vote = len(call.instances) > 1
         for each in call.instances:
             # A program that came since they were added may do less than those of before.
             if not each.abilities.bundles or (is_vote and each.abilities.prepares <= 0):
                 self._note(call, dict.fromkeys(call.instances, [BundleStatus.GOES_ALONE] * len(call.ids)))
                 return
-        if call.party.by_workers or are_traced(call.parts):
+        if before is None and (call.party.by_workers or (PagePart in map(type, call.parts) and are_traced(call.parts))):
             self._note(call, None)
             return
+        written: dict[tuple[bool, bool], Sequence[BundleEntry]] = {}
+        left = iter(call.instances)
         try:
-            for instance in call.instances:
-                taker = partial(self._voted if is_vote else self._answered, call, instance)
-                entries = call.entries(instance.abilities, self._log.known_logins)
-                instance.hand_over(call.ids, entries, taker, stays_open=is_vote)
+            for instance in left:
+                form = wants_notes, wants_headers = instance.abilities.notes, instance.abilities.headers
+                if form not in written:
+                    logins = self._log.known_logins if wants_notes else None
+                    written[form] = parts_on_wire(call.parts, logins, wants_headers=wants_headers)
+                if before is None:
+                    taker = partial(self._voted if is_vote else self._answered, call, instance)
+                    instance.hand_over(call.ids, written[form], taker, stays_open=is_vote)
+                else:
+                    taker = partial(self._gone_on, before, call, instance)
+                    instance.go_on(before.ids, call.ids, written[form], taker)
         except Exception as error:
-            self._died(call, error)
-
-    def _died(self, call: GroupCall, error: Exception) -> None:
-        """Have the envelopes of a call failed by a fault of ours."""
-        log.error("a bundle died", exc_info=error, extra={"action": "bundle_died", "roles": call.logins})
-        bundle, faults = call.bundle(), [fault_among_many(error)] * len(call.ids)
-        for instance in call.instances:
-            instance.stop_all(bundle)
-        self._note(call, dict.fromkeys(call.instances, faults))
-
-    def _following(self, call: GroupCall) -> GroupCall | None:
-        """Take what the message brings that has a call committed; None where nothing waits, or where it goes alone."""
-        party = call.party
-        if not party.parts or party.turn is not None or party.is_closing or party.by_workers:
-            return None
-        for each in call.instances:
-            if not each.abilities.prepares_next or each.owes or not self._slots.may_go_on(each):
-                return None
-        if are_traced(party.parts) or not self._may_go(party):
-            return None
-        return self._take(party, call.instances, call.slots, follows=True)
+            log.exception("a bundle died", extra={"action": "bundle_died", "roles": call.logins})
+            bundle, faults = call.bundle(), [fault_among_many(error)] * len(call.ids)
+            for instance in call.instances:
+                instance.stop_all(bundle)
+            self._note(call, dict.fromkeys(call.instances, faults))
+            if before is not None:
+                self._commit(before, [instance, *left])
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
@@ -513,7 +506,11 @@ class GroupDelivery:
         if call.follows:
             call.begin_votes()
         if False not in [each.went_well(call.ids, *said, stay_open=True) for each, said in answers.items()]:
-            self._commit(call)
+            following = self._following(call)
+            if following is None:
+                self._commit(call, call.instances)
+            else:
+                self._hand_over(following, call)
             return
         bundle, votes = call.bundle(), {}
         for each, said in answers.items():
@@ -524,17 +521,18 @@ class GroupDelivery:
                 call.counted += [vote for vote in votes[each][:1] if isinstance(vote, RecipientFailed)]
         self._note(call, votes, is_vote=True)
 
-    def _commit(self, call: GroupCall) -> None:
-        """Have the envelopes of a call committed, which all have prepared, and the next ones prepared."""
-        following = self._following(call)
+    def _following(self, call: GroupCall) -> GroupCall | None:
+        """Take what goes with the commit of a call; None where nothing waits, or where the commit goes alone."""
+        party = call.party
+        if not party.parts or party.is_closing or party.by_workers or are_traced(party.parts):
+            return None
         for each in call.instances:
-            if following is not None and not following.is_over:
-                try:
-                    entries = following.entries(each.abilities, self._log.known_logins)
-                    each.go_on(call.ids, following.ids, entries, partial(self._gone_on, call, following, each))
-                    continue
-                except Exception as error:
-                    self._died(following, error)
+            if not each.abilities.prepares_next or each.owes or not self._slots.may_go_on(each):
+                return None
+        return self.go_on(party, before=call)
+
+    def _commit(self, call: GroupCall, instances: Iterable[RecipientProxy]) -> None:
+        for each in instances:
             each.commit(call.ids, partial(self._answered, call, each))
 
     def _gone_on(

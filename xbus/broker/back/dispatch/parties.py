@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xbus import tracing
-from xbus.broker.back.log import BundleEntry, PagePart, Part, SmallEnvelope, parts_on_wire
-from xbus.broker.back.recipients import Abilities, RecipientFailed, RecipientProxy, ServedRole
+from xbus.broker.back.log import PagePart, Part, SmallEnvelope
+from xbus.broker.back.recipients import RecipientFailed, RecipientProxy, ServedRole
 from xbus.errors import CallError
+from xbus.graph import Graph
 from xbus.rpc.codec import Value
 
 MAX_WAITING_BYTES = 1024 * 1024
@@ -293,7 +294,6 @@ class GroupCall:
         apart: envelopes that can't go with others, and are to be brought in a run each.
         is_over: whether all answers have come, or are not waited for any more.
         task: what notes the outcome, or finds it, where that takes long.
-        written: the envelopes on the wire, by whether recipients want notes and headers.
     """
 
     __slots__ = (
@@ -312,7 +312,6 @@ class GroupCall:
         "positions",
         "slots",
         "task",
-        "written",
     )
 
     def __init__(
@@ -331,7 +330,6 @@ class GroupCall:
         self.parts = parts
         self.began = began
         self.follows = follows
-        self.written: dict[tuple[bool, bool], Sequence[BundleEntry]] = {}
         self.counted: list[RecipientFailed] = []
         self.answers: dict[RecipientProxy, tuple[Value, CallError | None]] = {}
         self.apart: list[Apart] = []
@@ -349,18 +347,6 @@ class GroupCall:
     def logins(self) -> str:
         """The logins of the roles, for people."""
         return ", ".join([each.role.login for each in self.instances])
-
-    def entries(self, abilities: Abilities, logins: Mapping[int, str | None]) -> Sequence[BundleEntry]:
-        """Write the envelopes as the abilities of a recipient say, once for all that want the same.
-
-        Args:
-            logins: of their emitters.
-        """
-        form = wants_notes, wants_headers = abilities.notes, abilities.headers
-        if form not in self.written:
-            told = logins if wants_notes else None
-            self.written[form] = parts_on_wire(self.parts, told, wants_headers=wants_headers)
-        return self.written[form]
 
     def begin_votes(self) -> None:
         """Note that the call before has ended: the work until then counts as its own."""
@@ -382,6 +368,19 @@ class GroupCall:
     def bundle(self) -> list[SmallEnvelope]:
         """Give the envelopes as objects."""
         return [small for part in self.parts for small in part.smalls()]
+
+
+class PartyWay(NamedTuple):
+    """The way of the envelopes of a lane that take a graph.
+
+    Args:
+        graph: as it was then.
+        parties: the consumers that it leads to, each with those that decide together with it; None where some need a
+            run.
+    """
+
+    graph: Graph
+    parties: Sequence[BundleParty] | None
 
 
 def are_traced(parts: Sequence[Part]) -> bool:

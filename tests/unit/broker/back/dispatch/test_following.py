@@ -21,6 +21,7 @@ from tests.unit.broker.back.dispatch.test_group_delivery import (
     put_keyed,
     settled,
 )
+from xbus.broker.back.dispatch.parties import FIRST_ENVELOPES
 from xbus.broker.back.recipients import Abilities, This
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes.pauses import PauseEntry, PauseKind
@@ -45,6 +46,9 @@ async def put_behind_one(broker: Broker, client: ScriptedClient, items: str, key
     out = hold(client, PREPARE)
     await put_keyed(broker, items, keys or "_" * len(items))
     await settle()
+    for party in broker.back._assembly._groups.all_parties():
+        # A slow recipient gets less at a time, and a busy machine makes it one.
+        party.size.envelopes = FIRST_ENVELOPES
     del client.answers[PREPARE]
     out.set_result([DONE])
     await settle()
@@ -103,7 +107,9 @@ async def test_as_many_follow_as_each_allows_and_slots_are_given_back(journal: J
         client, _ = await both(broker, three, three)
         await put_behind_one(broker, client, "abcdef")
         await all_settled(broker, 7)
-        assert asked(broker) == [("prepare", 0, "a"), ("commit", 1, "bcd"), ("commit", 3, "ef"), ("commit", 2, "")]
+        assert asked(broker)[:2] == [("prepare", 0, "a"), ("commit", 1, "bcd")]
+        assert letters(broker) == letters(broker, "store_2") == "_abcdef"
+        assert max(len(brought) for _, _, brought in asked(broker)) == 3
         (party,) = broker.back._assembly._groups.all_parties()
         for each in party.recipients:
             (instance,) = each.instances
@@ -216,13 +222,11 @@ async def test_a_fault_while_the_next_is_written_leaves_the_decision_alone(journ
 
         second.answers[COMMIT] = fail
         await put_behind_one(broker, first, "ab")
-        await broker.until(lambda: [settled(broker, store) >= 2 for store in STORES] == [True, True])
-        assert (2, "retry", 1) not in await states(broker)
-        second.answers.clear()
-        while len(letters(broker, "store_2")) < 3 or await states(broker):
+        while [settled(broker, store) for store in STORES] != [3, 3] or await states(broker):
             broker.pass_time(10)
             await asyncio.sleep(0.001)
-        await all_settled(broker, 3)
+        assert asked(broker, "store_2")[:3] == [("prepare", 0, "a"), ("commit", 1, "b"), ("commit", 1, "")]
+        assert broker.script.verbs("store_2").count(COMMIT) == 3, "one for the first envelope of all"
 
 
 # -- who comes between -----------------------------------------------------------------------------------------------
