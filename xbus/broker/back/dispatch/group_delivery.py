@@ -489,8 +489,8 @@ class GroupDelivery:
         except Exception as error:
             log.exception("a bundle died", extra={"action": "bundle_died", "roles": call.logins})
             bundle, faults = call.bundle(), [fault_among_many(error)] * len(call.ids)
-            for instance in call.instances:
-                instance.stop_all(bundle)
+            for each in call.instances:
+                each.stop_all(bundle)
             self._note(call, dict.fromkeys(call.instances, faults))
             if before is not None:
                 self._commit(before, [instance, *left])

@@ -222,9 +222,7 @@ async def test_a_fault_while_the_next_is_written_leaves_the_decision_alone(journ
 
         second.answers[COMMIT] = fail
         await put_behind_one(broker, first, "ab")
-        while [settled(broker, store) for store in STORES] != [3, 3] or await states(broker):
-            broker.pass_time(10)
-            await asyncio.sleep(0.001)
+        await until_states(broker, [(3, "retry", 1), (3, "retry", 1)])
         assert asked(broker, "store_2")[:3] == [("prepare", 0, "a"), ("commit", 1, "b"), ("commit", 1, "")]
         assert broker.script.verbs("store_2").count(COMMIT) == 3, "one for the first envelope of all"
 
