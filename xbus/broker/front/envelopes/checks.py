@@ -279,7 +279,7 @@ def _reply_wanted(type_name: str) -> Refused:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EmitterChecks:
     """The checks of what one emitter sends."""
 

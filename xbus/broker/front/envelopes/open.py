@@ -20,7 +20,7 @@ from xbus.broker.front.envelopes.state import (
     envelope_closed,
 )
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.objects.stowing import Order
+from xbus.broker.journal.objects.stowing import NO_ORDER, Order
 from xbus.broker.journal.writes import (
     Append,
     Cancel,
@@ -108,7 +108,7 @@ class OpenEnvelope:
     def write(self, write: Write[SealReceipt | None]) -> Writing:
         """Write behind all that was written of this envelope before."""
         writing: Writing = Promise()
-        order = Order(self.emitter_id, self.state.last_write)
+        order = Order(self.emitter_id, self.state.last_write) if self._journal.keeps_objects else NO_ORDER
         self._journal.submit(write, writing, promises=type(write) not in UNPROMISED, order=order)
         self.state.last_write = writing
         self._unanswered.add(writing)
