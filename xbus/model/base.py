@@ -87,7 +87,7 @@ class Timestamp(TypeDecorator[datetime]):
         """The type of its values; SQLAlchemy asks no decorator for it."""
         return datetime
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None] | None:
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[object], datetime | None] | None:
         """Give what reads a value. SQLite keeps any text, and a row that was edited by hand must stop no reader."""
         return _moment_of if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
 
