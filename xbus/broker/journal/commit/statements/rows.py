@@ -49,8 +49,12 @@ class Prepared:
     def execute(self, driver: Driver, parameters: dict[str, Any]) -> DBAPICursor:
         """Execute it with values for its parameters."""
         cursor = driver.cursor()
-        cursor.execute(self._written.get(type(driver)) or self._write(driver), parameters)
+        cursor.execute(self.written(driver), parameters)
         return cursor
+
+    def written(self, driver: Driver) -> str:
+        """Give its text for a driver."""
+        return self._written.get(type(driver)) or self._write(driver)
 
     def _write(self, driver: Driver) -> str:
         # Both know parameters by their names.
