@@ -258,14 +258,20 @@ class Output:
         """True if the command writes whole ids and moments, and cuts nothing."""
         return self.form is Form.WIDE
 
-    def objects(self, found: Iterable[Mapping[str, Any]], after: Mapping[str, object] | None = None) -> None:
-        """Write one line of JSON for each object.
+    def objects(
+        self,
+        found: Iterable[Any],
+        after: Mapping[str, object] | None = None,
+        object_of: Callable[[Any], Mapping[str, Any]] = dict,
+    ) -> None:
+        """Write one line of JSON for each thing.
 
         Args:
+            found: objects, or things of which ``object_of`` makes them.
             after: the filters with which the list goes on, for a program; None where it ends.
         """
         for each in found:
-            click.echo(one_json(each))
+            click.echo(one_json(object_of(each)))
 
     def table(self, rows: Sequence[Row]) -> Iterator[str]:
         """Write a list: a line for each row, cut where the width does not suffice; nothing without rows."""
@@ -287,7 +293,7 @@ class Output:
             after: as of :meth:`objects`.
         """
         if self.as_json:
-            self.objects(map(object_of, found), after)
+            self.objects(found, after, object_of)
             return
         click.echo("\n".join(self.table([*rows])) or none)
         if more or after:
@@ -339,20 +345,14 @@ class Answer(Output):
     found: list[Any] = field(default_factory=list)
     content: dict[str, Any] = field(default_factory=dict)
 
-    def objects(self, found: Iterable[Mapping[str, Any]], after: Mapping[str, object] | None = None) -> None:
-        self.content.update(found=list(found), next=after)
-
-    def listing(
+    def objects(
         self,
-        found: Sequence[T],
-        object_of: Callable[[T], Mapping[str, Any]],
-        rows: Iterable[Row],
-        none: str,
-        more: str | None = None,
+        found: Iterable[Any],
         after: Mapping[str, object] | None = None,
+        object_of: Callable[[Any], Mapping[str, Any]] = dict,
     ) -> None:
         self.found.extend(found)
-        self.objects(map(object_of, found), after)
+        self.content.update(found=[object_of(each) for each in self.found], next=after)
 
     def detail(self, found: Mapping[str, Any], lines: Iterable[str]) -> None:
         self.content.update(found)
