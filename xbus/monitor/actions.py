@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import Enum
 from functools import cache
 from inspect import Parameter, Signature, isclass
-from typing import Annotated, Any, ClassVar, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar
 
 import click
 from fastapi import APIRouter, Body, Form, Path, Query, Request
@@ -37,6 +37,8 @@ from xbus.errors import Refused
 from xbus.monitor.queries import check_texts, read_by
 from xbus.monitor.rendering import TheActor, ThePage, link, local, reserved_for
 from xbus.monitor.rest import ObjectResponse
+
+T = TypeVar("T")
 
 FieldType: TypeAlias = Any
 """The type of a field, as pydantic takes it."""
@@ -105,12 +107,15 @@ class QueryForm(FilledForm):
     fields: ClassVar[Mapping[str, tuple[str, Field_]]]
     """The fields by their names in the address, with the names of the parameters."""
 
-    def values(self) -> dict[str, Any]:
-        """Read the values by the names of the parameters.
+    def fill(self, make: Callable[..., T], *names: str) -> T:
+        """Make something of the values of these parameters, or of all.
 
         Raises:
             Refused: one can't be read (``bad_moment``, ``bad_id``).
         """
+        return make(**{name: value for name, value in self._values().items() if name in names or not names})
+
+    def _values(self) -> dict[str, object]:
         read = {name: _value(getattr(self, each), name, *field) for each, (name, field) in self.fields.items()}
         return {name: None if value == "" else value for name, value in read.items()}
 
@@ -125,7 +130,7 @@ class QueryForm(FilledForm):
         """
         function, taken = asked_by(self.asked)
         answer = Answer(now=bus.now())
-        given = self.values() | {name: _value(value, name, *taken[name]) for name, value in more.items()}
+        given = self._values() | {name: _value(value, name, *taken[name]) for name, value in more.items()}
         for name, (_, kind) in taken.items():
             if kind in (CommandBus, Output):
                 given[name] = bus if kind is CommandBus else answer
@@ -136,7 +141,7 @@ class QueryForm(FilledForm):
             raise Refused(error.message, "correct the request", code="bad_request") from error
         return answer
 
-    def given(self) -> Mapping[str, Any]:
+    def given(self) -> Mapping[str, object]:
         """Give the filters that select something, by their names."""
         return self.model_dump(exclude_defaults=True)
 

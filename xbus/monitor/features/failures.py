@@ -1,5 +1,6 @@
 """Failures: groups of the same trouble, single ones, and a person's moves on both: track, assign, release, comment."""
 
+from functools import partial
 from typing import Annotated, TypeAlias
 
 from fastapi import APIRouter, Depends
@@ -37,20 +38,19 @@ SET_STATES = [state for state in TrackingState if state is not TrackingState.UNP
 GroupQuery: TypeAlias = Annotated[QueryForm, Depends(query_of(failure.list_, "fingerprint", "envelope_id"))]
 
 
-def _page_of(connection: Connection, query: QueryForm, limit: int | None = None) -> GroupPage:
+def _page_of(connection: Connection, query: QueryForm, *names: str) -> GroupPage:
     """List as many groups as one look finds."""
-    given = query.values()
-    filters = GroupFilters(given["role"], given["code"], given["state"], given["owner"])
+    filters = query.fill(GroupFilters, "role", "code", "state", "owner")
     if filters.owner is not None:
         known_person(connection, filters.owner)
-    return list_groups(connection, filters, before=given["before"], limit=limit or given["limit"])
+    return query.fill(partial(list_groups, connection, filters, limit=PAGE_ROWS), "before", *names)
 
 
 @router.get("")
 def list_(bus: TheBus, page: ThePage, query: GroupQuery) -> HTMLResponse:
     """Show groups of failures, the one with the newest failure first."""
     with bus.reading() as connection:
-        found = _page_of(connection, query, PAGE_ROWS)
+        found = _page_of(connection, query)
         persons = [person.name for person in list_persons(connection) if person.disabled_at is None]
         roles = sorted(read_stored(connection).in_use.section(Section.ROLE))
     more = None if found.before is None else link("/failures", **{**query.given(), "before": found.before})
@@ -106,7 +106,7 @@ def groups_json(bus: TheBus, _: TheVisitor, query: GroupQuery) -> ObjectResponse
 
     In a long list some pages have fewer groups than `limit`, or none: `next` is null at the end alone.
     """
-    found = bus.read(lambda connection: _page_of(connection, query))
+    found = bus.read(lambda connection: _page_of(connection, query, "limit"))
     after = None if found.before is None else {"before": found.before}
     return answer_list(map(of_failure_group, found.groups), after)
 

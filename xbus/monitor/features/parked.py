@@ -42,7 +42,7 @@ ParkedQuery: TypeAlias = Annotated[QueryForm, Depends(query_of(parked.list_, "li
 @router.get("")
 def list_(bus: TheActor, page: ThePage, query: ParkedQuery) -> HTMLResponse:
     """Show what is parked: how much for which role with which code, and the newest of it."""
-    groups = bus.read(lambda connection: count_parked_groups(connection, Filters(**query.values())))
+    groups = bus.read(lambda connection: count_parked_groups(connection, query.fill(Filters)))
     found = query.ask(bus, limit=PAGE_ROWS).found
     return page("parked/list.html", groups=groups, found=found, query=query, is_cut=len(found) == PAGE_ROWS)
 
@@ -73,7 +73,7 @@ serve_answer(api, "", parked.list_, "list_parked")
 @api.get("/groups", operation_id="count_parked")
 def groups_json(bus: TheBus, _: TheVisitor, query: ParkedQuery) -> ObjectResponse:
     """Count what is parked, by role and code."""
-    found = bus.read(lambda connection: count_parked_groups(connection, Filters(**query.values())))
+    found = bus.read(lambda connection: count_parked_groups(connection, query.fill(Filters)))
     return answer_list(map(fields_of, found))
 
 

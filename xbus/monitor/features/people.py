@@ -131,7 +131,7 @@ AuditQuery: TypeAlias = Annotated[QueryForm, Depends(query_of(audit_commands.lis
 def acts(bus: TheActor, page: ThePage, query: AuditQuery) -> HTMLResponse:
     """Show what people and programs did, the newest first."""
     seen = query.ask(bus, limit=PAGE_ROWS)
-    options = [word for name, value in query.given().items() if name != "before" for word in (f"--{name}", value)]
+    options = [word for name, value in query.given().items() if name != "before" for word in (f"--{name}", str(value))]
     return page(
         "audit/list.html",
         found=seen.found,
