@@ -4,17 +4,14 @@ import ast
 import asyncio
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import xbus
+from tests.support.sources import CHECKOUT, modules_with
 from tests.unit.emitter.test_patience import HandClock
 from xbus.emitter.patience import EmitterPatience, within
 from xbus.errors import ConnectionLost, Failed, TimedOut
 from xbus.waiting import GRACE_SECONDS, WaitLog
-
-ROOT = Path(xbus.__file__).parent.parent
 
 PAUSED = Failed('the event type "invoice" is paused by bob: moving house', "resume it", code="paused")
 
@@ -92,21 +89,19 @@ async def test_a_time_out_has_the_cause_of_the_wait() -> None:
 
 def calls_of(*names: str) -> Iterator[tuple[str, ast.Call]]:
     """The calls of a name in programs outside of the broker's parts, by the path of their module."""
-    for folder in ("xbus", "spark_worker"):
-        for path in (ROOT / folder).rglob("*.py"):
-            module = path.relative_to(ROOT).as_posix()
-            if module.startswith(OTHERS) and module != "xbus/broker/cli.py":
-                continue
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Call) and getattr(node.func, "id", "") in names:
-                    yield module, node
+    for module, tree in modules_with(tuple(f"{name}(" for name in names), "xbus", "spark_worker"):
+        if module.startswith(OTHERS) and module != "xbus/broker/cli.py":
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in names:
+                yield module, node
 
 
 def test_everybody_who_tries_again_says_why() -> None:
     untold = {
         module
         for module, _ in calls_of("Backoff", "Patience")
-        if "WaitLog(" not in (ROOT / module).read_text() and module not in WAITS_IN_SILENCE
+        if "WaitLog(" not in (CHECKOUT / module).read_text() and module not in WAITS_IN_SILENCE
     }
     assert not untold, "log the wait by xbus.waiting.WaitLog"
 

@@ -1,5 +1,6 @@
 """``xbus doctor``: each part of an installation is looked at, and each finding has its cure."""
 
+import asyncio
 import json
 import re
 import resource
@@ -17,8 +18,10 @@ from tests.integration.admin.conftest import NOON, Xbus
 from tests.support.bus import add_bus
 from tests.support.daemon import Options, write_config
 from tests.support.ports import free_port
+from tests.support.waiting import DEADLINE_SECONDS
 from xbus import model
 from xbus.admin.commands.doctor import PARTS
+from xbus.admin.why.inquiry import RunningBroker
 from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.objects.claiming import claim
@@ -140,6 +143,12 @@ def test_another_program_at_the_port_is_told(xbus: Xbus, config: Path) -> None:
     with listening() as port:
         config.write_text(re.sub("backsocket = .*", f"backsocket = tcp://127.0.0.1:{port}", config.read_text()))
         assert found(xbus, config)["port_of_another_program"]["about"] == f"tcp://127.0.0.1:{port}"
+
+
+async def test_a_broker_is_not_waited_for_where_nothing_listens(bus: str, config: Path) -> None:
+    broker = RunningBroker(config, answer_seconds=10 * DEADLINE_SECONDS)
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        assert await broker.health_of_both() == (None, None)
 
 
 @contextmanager

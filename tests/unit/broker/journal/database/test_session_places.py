@@ -2,13 +2,16 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[5]
+from tests.support.sources import modules_with
 
-MAKERS = {"create_engine", "connect", "raw_connection", "engine_from_config", "create_async_engine"}
+FOLDERS = ("xbus", "spark_worker", "alembic")
+
+MAKERS = ("create_engine", "connect", "raw_connection", "engine_from_config", "create_async_engine")
+
+DRIVERS = ("psycopg2", "psycopg", "sqlite3")
 
 OTHERS = {
     ("xbus/broker/journal/configuration/checked.py", "sa.create_engine"): "a copy in memory, without wrong rows",
@@ -22,13 +25,13 @@ PLACE = "xbus/broker/journal/database/engine.py"
 
 def calls() -> Iterator[tuple[str, str]]:
     """Each call that makes an engine or a session past SQLAlchemy's engine, by its file."""
-    for folder in ("xbus", "spark_worker", "alembic"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MAKERS:
-                    written = ast.unparse(node.func)
-                    if written.split(".")[0] in ("sa", "sqlalchemy", "psycopg2", "psycopg", "sqlite3"):
-                        yield path.relative_to(ROOT).as_posix(), written
+    words = ("create_engine", "create_async_engine", "engine_from_config", "raw_connection", *DRIVERS)
+    for path, module in modules_with(words, *FOLDERS):
+        for node in ast.walk(module):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MAKERS:
+                written = ast.unparse(node.func)
+                if written.split(".")[0] in ("sa", "sqlalchemy", *DRIVERS):
+                    yield path, written
 
 
 def test_engines_and_connections_are_made_in_one_place() -> None:
@@ -40,8 +43,7 @@ def test_engines_and_connections_are_made_in_one_place() -> None:
 @pytest.mark.parametrize("module", ["psycopg2", "sqlite3"])
 def test_a_driver_makes_no_connection_by_another_name(module: str) -> None:
     """``from psycopg2 import connect`` would not be seen above."""
-    for folder in ("xbus", "spark_worker", "alembic"):
-        for path in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.ImportFrom) and node.module in (module, "sqlalchemy"):
-                    assert not MAKERS & {alias.name for alias in node.names}, path
+    for path, tree in modules_with((f"from {module} ", "from sqlalchemy "), *FOLDERS):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module in (module, "sqlalchemy"):
+                assert not {*MAKERS} & {alias.name for alias in node.names}, path
