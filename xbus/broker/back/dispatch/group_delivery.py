@@ -442,8 +442,8 @@ class GroupDelivery:
             if self._roles[recipient.role.id].keys.is_wanted:
                 in_hand = self._roles.all_in_hand(party.recipients)
                 break
-        may_prepare = self._gathering.may_prepare
-        most = min([may_prepare(*each) for each in slots.items()]) if is_vote and has_several else MOST_ENVELOPES
+        allowed = map(self._gathering.may_prepare, slots, slots.values())
+        most = min(allowed) if is_vote and has_several else MOST_ENVELOPES
         parts = party.take(in_hand, most)
         if not parts:
             return None
@@ -472,8 +472,7 @@ class GroupDelivery:
         if before is None and (call.party.by_workers or (PagePart in map(type, call.parts) and are_traced(call.parts))):
             self._note(call, None)
             return
-        written: dict[tuple[bool, bool], Sequence[BundleEntry]] = {}
-        left = iter(call.instances)
+        left, written = iter(call.instances), dict[tuple[bool, bool], Sequence[BundleEntry]]()
         try:
             for instance in left:
                 form = wants_notes, wants_headers = instance.abilities.notes, instance.abilities.headers
@@ -518,7 +517,7 @@ class GroupDelivery:
             if not call.follows or said != ([[]] * len(bundle), None):
                 votes[each] = each.votes_of(bundle, *said)
             if call.follows and said[1] is not None:
-                call.counted += [vote for vote in votes[each][:1] if isinstance(vote, RecipientFailed)]
+                call.counted = [*call.counted, *[vote for vote in votes[each] if isinstance(vote, RecipientFailed)]]
         self._note(call, votes, is_vote=True)
 
     def _following(self, call: GroupCall) -> GroupCall | None:

@@ -330,7 +330,7 @@ class GroupCall:
         self.parts = parts
         self.began = began
         self.follows = follows
-        self.counted: list[RecipientFailed] = []
+        self.counted: Sequence[RecipientFailed] = ()
         self.answers: dict[RecipientProxy, tuple[Value, CallError | None]] = {}
         self.apart: list[Apart] = []
         self.busy_before = {each: each.busy_seconds for each in instances} if len(instances) > 1 else {}

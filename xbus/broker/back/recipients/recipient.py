@@ -193,9 +193,7 @@ class EnvelopeCalls:
         if not self._unanswered:
             self._busy_since = now
         self._unanswered += 1
-        if self._heartbeats is None:
-            return None
-        return partial(self._heartbeats.renewed, ids if brings is ids or not brings else [*ids, *brings])
+        return None if self._heartbeats is None else partial(self._heartbeats.renewed, {*ids, *brings})
 
     def _end_call(self, taker: Callable[..., object] | None, *answer: object) -> None:
         """Note the answer to a call, or its lack, and hand it on to whoever takes it."""
