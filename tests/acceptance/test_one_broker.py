@@ -138,5 +138,6 @@ def test_a_loss_that_no_journal_takes_is_told_by_the_next_broker(sqlite_url: str
     with looking(sqlite_url) as connection:
         connection.exec_driver_sql("ALTER TABLE gone RENAME TO loss")
     daemon.start()
-    assert "commits are lost" in problems(daemon.config)
+    # The front may be called from now on, and takes open envelopes for whole without that row.
     assert not losses.exists()
+    assert "commits are lost" in problems(daemon.config)

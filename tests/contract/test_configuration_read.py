@@ -19,6 +19,7 @@ from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_graph
 from xbus.broker.journal.operations.bots import list_bots
+from xbus.broker.journal.operations.roles import list_roles
 from xbus.broker.journal.topics import ensure_topics
 from xbus.clock import SystemClock
 from xbus.supervision.health import Health
@@ -154,6 +155,11 @@ BAD_ROWS_OF_SQLITE = {
     "no number": ["UPDATE role SET absent_minutes = 'soon' WHERE login = 'prices_1'"],
     "no moment": ["UPDATE event_type SET removed_at = 'never' WHERE name = 'fares'"],
     "no moment of a pause": ["INSERT INTO pause (kind, subject_id, since) SELECT 'type', id, 'then' FROM event_type"],
+    "a moment of SQLite alone": [
+        "INSERT INTO pause (kind, subject_id, since) SELECT 'type', id, 'now' FROM event_type"
+    ],
+    "a day that is none": ["INSERT INTO pause (kind, subject_id, until) SELECT 'role', id, '2026-02-31' FROM role"],
+    "no moment of a role": ["UPDATE role SET detached_at = 'then' WHERE login = 'prices_1'"],
 }
 
 
@@ -177,8 +183,8 @@ async def test_one_wrong_row_stops_nothing_that_is_right(row: str, journal: Jour
     # Operators and programs read the same rows.
     await journal.run(lambda connection: ensure_topics(connection, ["topic"], NOW))
     assert "notes" in (await journal.read(read_readable))[0].in_use.event_types
-    if "pause" not in row:
-        await journal.read(list_bots, NOW)
+    await journal.read(list_bots, NOW)
+    await journal.read(list_roles)
 
     started = Configuration(journal, Health("broker", SystemClock()))
     await started.refresh()

@@ -13,7 +13,9 @@ from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_log
+from xbus.broker.journal.retention.ages import way_to_archive
 from xbus.broker.journal.retention.bounds import begin_count, count_bytes, last_before
+from xbus.broker.journal.retention.keeping import read_keepings
 from xbus.broker.journal.writes import SealReceipt
 from xbus.clock import SystemClock
 from xbus.headers import EventTags
@@ -152,6 +154,20 @@ async def test_where_space_is_wanted_only_what_is_for_ever_stays(journal: Journa
 
 async def read_events(journal: Journal) -> set[int]:
     return {envelope.position for envelope in await journal.read(read_log, 0, 100) if envelope.events}
+
+
+@pytest.mark.parametrize("limits", [{"keep": 1e300}, {"archive_after": 1e300}])
+async def test_a_time_beyond_all_dates_is_for_ever(limits: dict[str, float], journal: Journal, scribe: Scribe) -> None:
+    await put(journal, scribe, [40], "notes", "flights")
+    await settle_all(journal, 2)
+    await keep(journal, "flights", **limits)
+    assert way_to_archive(await journal.read(read_keepings), NOW) is None or "archive_after" in limits
+    await pruner(journal).prune_old()
+    assert await left(journal) == [2]
+    await pruner(journal, max_bytes=1).prune_for_space()
+    assert await read_events(journal) == {2}
+    await pruner(journal, keep_days=1e300).prune_old()
+    assert await left(journal) == [2]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, Scribe, settle_all
 from xbus import model
 from xbus.broker.housekeeping.lagging import CODE, LagKeeper
+from xbus.broker.journal.configuration import read_stored
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention.lagging import Lagging, find_lagging
-from xbus.clock import SystemClock
+from xbus.clock import LONGEST_SPAN, SystemClock
 from xbus.supervision.health import Health
 
 
@@ -66,6 +67,13 @@ async def test_an_age_is_a_limit(journal: Journal, scribe: Scribe) -> None:
     assert found.told.startswith("the oldest envelope that it lacks was received 2020-02-29 12:00 UTC")
     await settle_all(journal, 2)
     assert await find(journal) == []
+
+
+async def test_an_age_beyond_all_dates_is_no_limit(journal: Journal, scribe: Scribe) -> None:
+    await scribe.put([b"x"])
+    await limit(journal, scribe, seconds=1e300)
+    assert await find(journal) == []
+    assert (await journal.read(read_stored)).in_use.roles["store_1"].max_lag == LONGEST_SPAN
 
 
 async def test_by_an_age_too_no_more_are_skipped_at_once_than_the_history_takes(

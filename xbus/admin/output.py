@@ -12,13 +12,15 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import zip_longest
 from textwrap import wrap
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from xbus.clock import SystemClock
 from xbus.ending import printable
 from xbus.states import TONE_OF, Tone
+
+T = TypeVar("T")
 
 GAP = 2
 
@@ -256,29 +258,47 @@ class Output:
         """True if the command writes whole ids and moments, and cuts nothing."""
         return self.form is Form.WIDE
 
-    def objects(self, found: Iterable[Mapping[str, Any]]) -> None:
-        """Write one line of JSON for each object."""
+    def objects(
+        self,
+        found: Iterable[Any],
+        after: Mapping[str, object] | None = None,
+        object_of: Callable[[Any], Mapping[str, Any]] = dict,
+    ) -> None:
+        """Write one line of JSON for each thing.
+
+        Args:
+            found: objects, or things of which ``object_of`` makes them.
+            after: the filters with which the list goes on, for a program; None where it ends.
+        """
         for each in found:
-            click.echo(one_json(each))
+            click.echo(one_json(object_of(each)))
 
     def table(self, rows: Sequence[Row]) -> Iterator[str]:
         """Write a list: a line for each row, cut where the width does not suffice; nothing without rows."""
         return _of_rows(rows, self.width, narrow=not self.is_wide, paint=self._paint)
 
     def listing(
-        self, objects: Iterable[Mapping[str, Any]], rows: Iterable[Row], none: str, more: str | None = None
+        self,
+        found: Sequence[T],
+        object_of: Callable[[T], Mapping[str, Any]],
+        rows: Iterable[Row],
+        none: str,
+        more: str | None = None,
+        after: Mapping[str, object] | None = None,
     ) -> None:
         """Write a list as objects or as a table, or ``none`` where it is empty.
 
         Args:
-            more: goes behind the table.
+            more: goes behind the table; by default the options with which the list goes on.
+            after: as of :meth:`objects`.
         """
         if self.as_json:
-            self.objects(objects)
+            self.objects(found, after, object_of)
             return
         click.echo("\n".join(self.table([*rows])) or none)
-        if more:
-            click.echo(more)
+        if more or after:
+            options = " ".join(f"--{name} {value}" for name, value in (after or {}).items())
+            click.echo(more or f"There may be more: {options}")
 
     def detail(self, found: Mapping[str, Any], lines: Iterable[str]) -> None:
         """Write one thing as an object or in lines."""
@@ -310,6 +330,32 @@ class Output:
 
     def _paint(self, text: str) -> str:
         return _COLOURED.sub(_painted, text) if self.coloured else text
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Output):
+    """The answer of a command to a program or a page, which gets it in place of a terminal.
+
+    Args:
+        found: the things of a list.
+        content: the object for a program.
+    """
+
+    form: Form = Form.JSON
+    found: list[Any] = field(default_factory=list)
+    content: dict[str, Any] = field(default_factory=dict)
+
+    def objects(
+        self,
+        found: Iterable[Any],
+        after: Mapping[str, object] | None = None,
+        object_of: Callable[[Any], Mapping[str, Any]] = dict,
+    ) -> None:
+        self.found.extend(found)
+        self.content.update(found=[object_of(each) for each in self.found], next=after)
+
+    def detail(self, found: Mapping[str, Any], lines: Iterable[str]) -> None:
+        self.content.update(found)
 
 
 def _painted(word: "re.Match[str]") -> str:

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache, cached_property, update_wrapper
 from pathlib import Path
 from types import NoneType
 from typing import (
@@ -74,18 +74,20 @@ class Taken:
         value: makes the value of the parameter from what they were given.
         title: stands above its place in a form; empty where no form asks for it.
         about: stands below that place.
-        longest: the most characters of a text that comes by a form.
+        longest: the most characters of a text that comes by a form or an address; 0 for as many as usual there.
         asked: ``text`` or ``file`` for a text of several lines, in a file with its blanks at the ends.
         is_required: whether a form asks for a value, where the command line has none.
+        is_local: whether the command line alone has it, and neither pages nor programs.
     """
 
     params: Callable[[str, Any], Sequence[click.Parameter]]
     value: Callable[[str, Any, Given], object] = lambda name, kind, given: given[name]
     title: str = ""
     about: str = ""
-    longest: int = 4000
+    longest: int = 0
     asked: str = ""
     is_required: bool = False
+    is_local: bool = False
 
 
 Field: TypeAlias = tuple[Taken, Any]
@@ -205,7 +207,14 @@ CONFIG = Taken(_config, lambda name, kind, given: CommandBus(given["config_path"
 
 
 def option(
-    text: str, kind: Any = None, *names: str, title: str = "", longest: int = 4000, asked: str = "", **settings: Any
+    text: str,
+    kind: Any = None,
+    *names: str,
+    title: str = "",
+    longest: int = 0,
+    asked: str = "",
+    is_local: bool = False,
+    **settings: Any,
 ) -> Described:
     """Describe an option. A parameter that takes several values may have it several times.
 
@@ -222,10 +231,10 @@ def option(
         chosen = {"metavar": metavar, "multiple": is_many(annotation), **_typed(kind, annotation), **settings}
         return [click.Option([*(names or (f"--{_dashed(name)}",)), name], help=text, **chosen)]
 
-    return Taken(params, _converted, title, text, longest, asked)
+    return Taken(params, _converted, title, text, longest, asked, is_local=is_local)
 
 
-def argument(kind: Any = None, *, title: str = "", about: str = "", longest: int = 4000, **settings: Any) -> Described:
+def argument(kind: Any = None, *, title: str = "", about: str = "", longest: int = 0, **settings: Any) -> Described:
     """Describe an argument. It may be left out where its annotation has None; one of several values takes all.
 
     Args:
@@ -242,7 +251,7 @@ def argument(kind: Any = None, *, title: str = "", about: str = "", longest: int
     return Taken(params, _converted, title, about, longest)
 
 
-def typed(title: str, about: str = "", *, asked: str = "", longest: int = 4000, is_required: bool = True) -> Described:
+def typed(title: str, about: str = "", *, asked: str = "", longest: int = 0, is_required: bool = True) -> Described:
     """Describe a field of an action that only a form has.
 
     Args:
@@ -338,11 +347,21 @@ def command(
     """
 
     def make(function: Callable[..., object]) -> click.Command:
-        parameters = inspect.signature(function, eval_str=True).parameters
-        taken = {each.name: (each.default, each.annotation) for each in parameters.values()}
-        return _added(group, kind(**_parts(name or function.__name__, function, taken), **settings))
+        return _added(group, kind(**_parts(name or function.__name__, function, _taken_by(function)), **settings))
 
     return make
+
+
+def _taken_by(function: Callable[..., object]) -> Mapping[str, Field]:
+    parameters = inspect.signature(function, eval_str=True).parameters
+    return {each.name: (each.default, each.annotation) for each in parameters.values()}
+
+
+def asked_by(command: click.Command) -> tuple[Callable[..., object], Mapping[str, Field]]:
+    """Give the function that a command was made of, and its parameters."""
+    assert command.callback is not None, "commands are made of functions"
+    function = inspect.unwrap(command.callback)
+    return function, _taken_by(function)
 
 
 def _parts(name: str, function: Callable[..., object], taken: Mapping[str, Field]) -> Settings:
@@ -360,7 +379,7 @@ def _parts(name: str, function: Callable[..., object], taken: Mapping[str, Field
 
     return {
         "name": _dashed(name),
-        "callback": call,
+        "callback": update_wrapper(call, function),
         "params": [param for each, (how, of) in hows.items() for param in how.params(each, of)],
         "help": inspect.getdoc(function),
     }
@@ -389,7 +408,7 @@ def _not_blank(_: click.Context, __: click.Parameter, text: str) -> str:
 REASON = option("Why; it is kept.", required=True, callback=_not_blank, title="Reason")
 OPTIONAL_REASON = option("Why; it is kept.", default="", title="Reason")
 YES = option("Don't ask.")
-SHOW_SECRETS = option("Show the fields, too, that the event type calls secret.")
+SHOW_SECRETS = option("Show the fields, too, that the event type calls secret.", is_local=True)
 LIMIT = option("How many at the most.", click.IntRange(1, 1000), default=20, show_default=True)
 
 

@@ -5,8 +5,9 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +16,7 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.crash_on_error import CrashOnCallbackError
 from xbus.broker.encryption import Encryption
 from xbus.broker.housekeeping.descriptors import Descriptors
-from xbus.broker.housekeeping.losses import tell_losses
+from xbus.broker.housekeeping.losses import take_over, tell_losses
 from xbus.broker.housekeeping.outages import tell_outages
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.objects.stowing import ObjectPlace
@@ -233,7 +234,7 @@ async def _serve(
                 tasks.create_task(tell_losses(journal, health, losses_files), name="losses")
                 tasks.create_task(Descriptors(health).watch(), name="descriptors")
                 tasks.create_task(alerts.watch(), name="alerts")
-                await _start(parts, configuration, tasks)
+                await _start(parts, configuration, tasks, partial(take_over, journal, losses_files))
                 encryption.start()
                 collector.spare_what_is_here()
                 readiness.started()
@@ -295,8 +296,15 @@ async def _told() -> AsyncIterator[None]:
         raise
 
 
-async def _start(parts: Sequence[BrokerPart], configuration: Configuration, tasks: asyncio.TaskGroup) -> None:
+async def _start(
+    parts: Sequence[BrokerPart],
+    configuration: Configuration,
+    tasks: asyncio.TaskGroup,
+    take_over_losses: Callable[[], Awaitable[None]],
+) -> None:
     try:
+        # Before anybody is served: who reads an open envelope earlier takes it for whole, as long as it is in memory.
+        await take_over_losses()
         await configuration.refresh()
         for part in parts:
             await part.recover()

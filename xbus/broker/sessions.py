@@ -6,14 +6,14 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NoReturn
 
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import read_sessions, read_sessions_of_runs
 from xbus.broker.journal.writes import EndSession, RenewSessions, StartSession
 from xbus.broker.logins import ApiTokens, Credentials, Verified, check_time
-from xbus.clock import Clock
+from xbus.clock import Clock, span
 from xbus.errors import Failed, JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash
 from xbus.periodic import after_every
@@ -55,7 +55,7 @@ class SessionLifetimes:
 
     def last_moment(self, started_at: datetime) -> datetime | None:
         """Compute the end of a session whatever its use; None without any."""
-        return None if math.isinf(self.most_seconds) else started_at + timedelta(seconds=self.most_seconds)
+        return None if math.isinf(self.most_seconds) else started_at + span(self.most_seconds)
 
     def next_end(self, now: datetime, ends_at: datetime | None) -> datetime:
         """Compute when a session expires that is used now.
@@ -63,7 +63,7 @@ class SessionLifetimes:
         Args:
             ends_at: its end whatever its use.
         """
-        unused = now + timedelta(seconds=self.unused_seconds)
+        unused = now + span(self.unused_seconds)
         return unused if ends_at is None else min(unused, ends_at)
 
 
@@ -108,7 +108,7 @@ class Sessions:
         self._clock = clock
         self._ids = ids
         self._lifetimes = lifetimes
-        self._unused = timedelta(seconds=lifetimes.unused_seconds)
+        self._unused = span(lifetimes.unused_seconds)
         self._in_use = in_use
         self._catch_up = catch_up
         self._sessions: dict[bytes, _Session] = {}
@@ -338,9 +338,15 @@ class Sessions:
         renewed = [(key, session) for key, session in self._sessions.items() if session.renewed]
         expired = [key for key, session in self._sessions.items() if self._is_over(session, now)]
         if renewed:
-            await self._journal.write(RenewSessions([(key, session.expires_at) for key, session in renewed]))
+            # 1. The write is made. 2. A call renews a session. 3. The write is answered: that renewal is not written.
             for _, session in renewed:
                 session.renewed = False
+            try:
+                await self._journal.write(RenewSessions([(key, session.expires_at) for key, session in renewed]))
+            except BaseException:
+                for _, session in renewed:
+                    session.renewed = True
+                raise
         for key in expired:
             self._sessions.pop(key, None)
             await self._journal.write(EndSession(key))

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xbus.files.csv_rows import Row, RowReader
@@ -24,8 +24,11 @@ MOST_NAME_CHARACTERS = 262_144
 
 _QUOTED = re.compile(r'"[^"]*"')
 
-_SEPARATOR_LINE = re.compile(r'[ \t]*"?sep=([^\r\n"])"?(?:\1|[ \t])*[\r\n]*', re.IGNORECASE)
-"""The line by which a spreadsheet says its delimiter, before the names. Some fill it up to the width of the rows."""
+_SEPARATOR_LINE = re.compile(r'[ \t]*"?sep=([^\r\n"])"?(?:(?:\1|[ \t])*|([,;\t|^~])\2*)[\r\n]*', re.IGNORECASE)
+"""The line by which a spreadsheet says its delimiter, before the names. Some fill it up to the width of the rows.
+
+A spreadsheet that took the line for a row fills it up with its own delimiter, and separates all rows by that one.
+"""
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,10 @@ def named_delimiter(name: str) -> str:
     return delimiter
 
 
-def delimiter_in(first_line: str) -> str:
+def delimiter_in(first_line: str, among: Iterable[str] = DELIMITERS) -> str:
     """Find the delimiter of CSV in its first line: the most frequent one outside of quotes."""
     names = _QUOTED.sub("", first_line)
-    return max(DELIMITERS, key=names.count)
+    return max(among, key=names.count)
 
 
 class LoneColumn:
@@ -110,8 +113,8 @@ class CsvItems:
         self._rows: RowReader | None = None
         self._names: list[str] = []
         self._lone = LoneColumn()
-        self._is_said = False
-        """Somebody says the delimiter."""
+        self._stated: list[str] = []
+        """The delimiters of a line that says one: that with which it is filled up, and that which it names."""
 
     @property
     def kept(self) -> int:
@@ -128,17 +131,15 @@ class CsvItems:
             yield from self._entries(self._rows, self._rows.take(line))
         elif not line.text.strip("\r\n"):
             self.head.append(line.text)
+        elif not self._stated and (found := _SEPARATOR_LINE.fullmatch(line.text)):
+            self.head.append(line.text)
+            self._stated = [found[2] or found[1], found[1]]
         else:
-            stated = _SEPARATOR_LINE.fullmatch(line.text)
-            delimiter = delimiter_in(line.text) if stated is None else stated[1]
+            delimiter = delimiter_in(line.text, self._stated or DELIMITERS)
             self._rows = RowReader(self._form.delimiter or delimiter)
-            self._is_said = bool(self._form.delimiter) or stated is not None
             if delimiter != "," and not self._form.delimiter:
                 self._tell(f"its fields are separated by {DELIMITERS.get(delimiter, repr(delimiter))}")
-            if stated is None:
-                yield from self._entries(self._rows, self._rows.take(line))
-            else:
-                self.head.append(line.text)
+            yield from self._entries(self._rows, self._rows.take(line))
 
     def finish(self) -> Iterator[Entry]:
         """Iterate over the entries of what is left at the end of the file.
@@ -154,7 +155,7 @@ class CsvItems:
     def _entries(self, reader: RowReader, rows: Sequence[Row]) -> Iterator[Entry]:
         for row in rows:
             fault = row.fault or self._text_fault(row)
-            if not self._is_said and len(row.fields) == 1:
+            if not (self._stated or self._form.delimiter) and len(row.fields) == 1:
                 self._lone.take(row)
             if reader.columns is None and self._form.has_names:
                 self._names = _names(row, fault)

@@ -1,6 +1,6 @@
 """The base of all tables: one metadata, and column types on which SQLite and PostgreSQL agree."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -69,8 +69,15 @@ def partial_index(name: str, *columns: str, where: str, unique: bool = False) ->
     return Index(name, *columns, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
 
 
+UNREADABLE = datetime(1970, 1, 1, tzinfo=UTC)
+"""Stands for a value that is no moment: long ago, so that what has ended stays so, and no arithmetic overflows."""
+
+
 class Timestamp(TypeDecorator[datetime]):
-    """A moment in UTC. SQLite keeps no time zone, so the zone is removed on the way in and added on the way out."""
+    """A moment in UTC. SQLite keeps no time zone, so the zone is removed on the way in and added on the way out.
+
+    A value of SQLite that is no moment is read as ``UNREADABLE``.
+    """
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -79,6 +86,10 @@ class Timestamp(TypeDecorator[datetime]):
     def python_type(self) -> type[datetime]:
         """The type of its values; SQLAlchemy asks no decorator for it."""
         return datetime
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[object], datetime | None] | None:
+        """Give what reads a value. SQLite keeps any text, and a row that was edited by hand must stop no reader."""
+        return _moment_of if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is None:
@@ -91,4 +102,21 @@ class Timestamp(TypeDecorator[datetime]):
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is None:
             return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return value.astimezone(UTC)
+
+
+def is_moment(value: object) -> bool:
+    """Check whether a value of SQLite is a moment."""
+    return _read_moment(value) is not None
+
+
+def _moment_of(value: object) -> datetime | None:
+    return None if value is None else _read_moment(value) or UNREADABLE
+
+
+def _read_moment(value: object) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(value)  # type: ignore[arg-type]
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        return None

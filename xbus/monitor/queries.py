@@ -7,17 +7,12 @@ from typing import Annotated, Literal, TypeVar
 
 import click
 from fastapi import Path, Query
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
 from xbus.admin.arguments import Moment
 from xbus.admin.program import EnvelopeId
 from xbus.admin.search import AnyText, Condition, Fit, Search
-from xbus.broker.journal.audit.reading import AuditFilters
-from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters
-from xbus.broker.journal.operations.failures import GroupFilters
-from xbus.broker.journal.operations.parked_list import Filters
 from xbus.errors import Refused
-from xbus.states import EnvelopeState, TrackingState
 
 T = TypeVar("T")
 
@@ -91,70 +86,6 @@ SEARCHED_EVENTS = 1_000
 SEARCHED_BYTES = 16 * 1024 * 1024
 
 
-def _none_for_nothing(value: object) -> object:
-    return None if value == "" else value
-
-
-class EnvelopeQuery(BaseModel):
-    """Selects envelopes; what is empty selects all."""
-
-    state: Literal["", "open", "received", "cancelled"] = ""
-    type: Name = ""
-    emitter: Name = ""
-    role: Name = ""
-    since: Annotated[str, Field(max_length=64, description="2d, 12h, 30min (ago), a date or a time.")] = ""
-    key: Name = ""
-    undelivered: bool = False
-    before: Annotated[str, Field(max_length=64, description="Only those after this one in the list.")] = ""
-    limit: Annotated[int, Field(ge=1, le=1000)] = 50
-
-    def filters(self) -> EnvelopeFilters:
-        """Make the filters of the journal.
-
-        Raises:
-            Refused: the moment can't be read (``bad_moment``).
-        """
-        return EnvelopeFilters(
-            EnvelopeState(self.state) if self.state else None,
-            self.type or None,
-            self.emitter or None,
-            self.role or None,
-            moment_of(self.since),
-            self.key or None,
-            self.undelivered,
-        )
-
-
-class ParkedQuery(BaseModel):
-    """Selects parked work; what is empty selects all."""
-
-    role: Name = ""
-    code: Name = ""
-    type: Name = ""
-    service: Name = ""
-
-    def filters(self) -> Filters:
-        """Make the filters of the journal."""
-        return Filters(self.role or None, self.service or None, self.type or None, self.code or None)
-
-
-class FailureQuery(BaseModel):
-    """Selects groups of failures; what is empty selects all."""
-
-    role: Name = ""
-    code: Name = ""
-    state: Literal["", "unprocessed", "processing", "on_hold", "corrected", "won_t_fix"] = ""
-    owner: Name = ""
-    before: Annotated[
-        int | None, Field(ge=1, le=2**63 - 1, description="Only groups whose newest failure is below this one.")
-    ] = None
-
-    def filters(self) -> GroupFilters:
-        """Make the filters of the journal."""
-        state = TrackingState(self.state) if self.state else None
-        return GroupFilters(self.role or None, self.code or None, state, self.owner or None)
-
-
 class ClearingQuery(BaseModel):
     """Selects items that consumers keep for a person; an empty type selects all."""
 
@@ -166,26 +97,6 @@ class ClearingQuery(BaseModel):
     def wanted_state(self) -> str | None:
         """The state in the consumers' words; None for all."""
         return None if self.state == "all" else self.state
-
-
-class AuditQuery(BaseModel):
-    """Selects acts of the audit; what is empty selects all."""
-
-    since: Annotated[str, Field(max_length=64)] = ""
-    who: Name = ""
-    action: Name = ""
-    object: Text = ""
-    before: Annotated[Annotated[int, Field(ge=1, le=2**62)] | None, BeforeValidator(_none_for_nothing)] = None
-
-    def filters(self) -> AuditFilters:
-        """Make the filters of the journal.
-
-        Raises:
-            Refused: the moment can't be read (``bad_moment``).
-        """
-        return AuditFilters(
-            moment_of(self.since), self.who or None, self.action or None, self.object or None, self.before
-        )
 
 
 class ItemQuery(BaseModel):

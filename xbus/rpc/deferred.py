@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -110,7 +110,7 @@ class Deferred(Generic[T]):
         """Go on from the answer; an error goes past."""
         assert self._steps is not None, "nobody has asked for the outcome yet"
         self._steps.append((make, None))
-        return cast("Deferred[U]", self)
+        return self  # type: ignore[return-value]
 
     def recover(self, heal: Callable[[Exception], T]) -> "Deferred[T]":
         """Go on from an error: ``heal`` returns an answer in its place, or raises another error."""
@@ -146,7 +146,7 @@ class Deferred(Generic[T]):
         answer, error = self.outcome()
         if error is not None:
             raise error
-        return cast(T, answer)
+        return answer  # type: ignore[return-value]
 
     def outcome(self) -> tuple[T | None, BaseException | None]:
         """Give the answer and the error, one of which is None; the work's ``CancelledError`` where it was cancelled."""

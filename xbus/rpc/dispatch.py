@@ -151,6 +151,8 @@ class _Handler:
         self._names = [parameter.name for parameter in parameters]
         self._shapes = [_shape_of(verb, parameter, hints.get(parameter.name, Any)) for parameter in parameters]
         self._accepted = [shape.kinds for shape in self._shapes]
+        self._fitting: set[tuple[type, ...]] = set()
+        """The types of arguments that fitted so far. The codec makes few, so these stay few."""
         self._has_fields = any(shape.fields is not None for shape in self._shapes)
         self._required = sum(parameter.default is parameter.empty for parameter in parameters)
 
@@ -159,10 +161,13 @@ class _Handler:
             args = self._positional(args, kwargs)
         if not self._required <= len(args) <= len(self._accepted):
             raise self._wrong_arguments(f"{len(args)} arguments where {self._expected()} are expected")
-        for position, (value, accepted) in enumerate(zip(args, self._accepted, strict=False)):
-            # Exact types, so that a bool is no int; the codec makes no others.
-            if accepted is not None and type(value) not in accepted:
-                raise self._wrong_value(position, value)
+        kinds = tuple(map(type, args))
+        if kinds not in self._fitting:
+            for position, (value, accepted) in enumerate(zip(args, self._accepted, strict=False)):
+                # Exact types, so that a bool is no int; the codec makes no others.
+                if accepted is not None and type(value) not in accepted:
+                    raise self._wrong_value(position, value)
+            self._fitting.add(kinds)
         if self._has_fields:
             self._check_fields(args)
         return self._method(*args)

@@ -461,3 +461,17 @@ async def test_a_logout_that_cannot_be_written_ends_nothing(porter: Porter) -> N
         with pytest.raises(JournalUnavailable):
             await porter.sessions.logout(token)
         assert porter.sessions.owner(token) == porter.north
+
+
+async def test_a_use_while_renewals_are_written_is_written_next(porter: Porter) -> None:
+    """1. Renewals are written. 2. A session is used. 3. The write is answered."""
+    token = await porter.sessions.login("north", "secret")
+    porter.sessions.owner(token)
+    saving = asyncio.ensure_future(porter.sessions.save())
+    while not saving.done():
+        await asyncio.sleep(0)
+        porter.clock.go_on(1)
+        porter.sessions.owner(token)
+    await porter.sessions.save()
+    (stored,) = await porter.journal.read(read_sessions, of_roles=False)
+    assert stored.expires_at == porter.clock.now() + timedelta(seconds=60)

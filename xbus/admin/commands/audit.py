@@ -51,7 +51,7 @@ def list_(
     since: datetime | None = option("Only since: 2d, 12h, 30min (ago), a date or a time.", MOMENT),
     who: str | None = option("Only by this login or user.", metavar="NAME"),
     action: str | None = option("Only this action, such as changed or login_refused.", metavar="WORD"),
-    object_: str | None = option("Only what has this text in its object, such as a login."),
+    object_: str | None = option("Only what has this text in its object, such as a login.", longest=1000),
     before: int | None = option("Only rows below this number.", click.IntRange(1), metavar="ROW"),
     limit: int = LIMIT,
     output: Output = shown("row"),
@@ -62,10 +62,9 @@ def list_(
     """
     filters = AuditFilters(since, who, action, object_, before)
     found = bus.read(lambda connection: list_acts(connection, filters, limit))
-    more = None
-    if len(found) == limit and found[-1].number is not None:
-        more = f"There may be more: --before {found[-1].number}"
-    output.listing(map(of_audit_row, found), (_row(each, output) for each in found), "No rows.", more)
+    is_cut = len(found) == limit and found[-1].number is not None
+    after = {"before": found[-1].number} if is_cut else None
+    output.listing(found, of_audit_row, (_row(each, output) for each in found), "No rows.", after=after)
 
 
 def _row(found: AuditRow, output: Output) -> Row:

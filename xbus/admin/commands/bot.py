@@ -78,7 +78,7 @@ def list_(bus: CommandBus, output: Output = shown("bot", watch=True)) -> None:
         }
         for each in found
     ]
-    output.listing((of_bot(each, output.now) for each in found), rows, "No bots.")
+    output.listing(found, lambda each: of_bot(each, output.now), rows, "No bots.")
 
 
 @command(bot)
@@ -164,13 +164,14 @@ command_of(ReleaseBot, bot)
 @command(bot)
 def runs(
     bus: CommandBus,
-    name: str | None = argument(BOT),
+    bot: str | None = argument(BOT, metavar="[NAME]", about="Only of this bot."),
     state: BotRunState | None = option("Only runs in this state."),
+    before: int | None = option("Only runs below this one.", ROW_ID, metavar="RUN"),
     limit: int = LIMIT,
     output: Output = shown("run", watch=True),
 ) -> None:
     """Show the runs of the bot NAME, or of all, the newest first."""
-    found = bus.read(lambda connection: list_runs(connection, name, limit, state))
+    found = bus.read(lambda connection: list_runs(connection, bot, limit, state, before))
     rows = [
         {
             "RUN": run.id,
@@ -185,7 +186,8 @@ def runs(
         }
         for run in found
     ]
-    output.listing(map(of_run, found), rows, "No runs.")
+    after = {"before": found[-1].id} if len(found) == limit else None
+    output.listing(found, of_run, rows, "No runs.", after=after)
 
 
 def _seconds(run: BotRunStatus) -> str | None:

@@ -20,7 +20,7 @@ def list_(bus: CommandBus, output: Output = shown("descriptor")) -> None:
     """Show the names, types and sizes of the descriptors."""
     found = bus.read(list_descriptors)
     rows = [{name_column("NAME"): each.name, "MIMETYPE": each.mimetype, "BYTES": each.size} for each in found]
-    output.listing(map(of_descriptor, found), rows, "No descriptors.")
+    output.listing(found, of_descriptor, rows, "No descriptors.")
 
 
 @command(descriptor)

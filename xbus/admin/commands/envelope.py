@@ -9,7 +9,7 @@ import click
 
 from xbus.admin.arguments import EMITTER, MOMENT, ROLE, TYPE
 from xbus.admin.objects import of_envelope, of_envelope_detail
-from xbus.admin.output import CAUSE, STATE, Column, Output, Row, counted, facts, moment, name_column, one_json, rows_of
+from xbus.admin.output import CAUSE, STATE, Column, Output, Row, counted, facts, moment, name_column, rows_of
 from xbus.admin.program import (
     Careful,
     CommandGroup,
@@ -46,6 +46,12 @@ from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope,
 from xbus.headers import header_text
 from xbus.states import EnvelopeState
 
+ENVELOPE = argument(
+    EnvelopeId(),
+    metavar="ENVELOPE",
+    about="The id of an envelope, or 4 or more digits with which only this one begins.",
+)
+
 
 @click.group(cls=CommandGroup)
 def envelope() -> None:
@@ -73,8 +79,8 @@ def list_(
     """
     filters = EnvelopeFilters(state, event_type, emitter, role, since, key, undelivered)
     with bus.reading() as connection:
-        after = None if before is None else resolve_envelope(connection, before)
-        found = list_envelopes(connection, filters, after, limit)
+        newer = None if before is None else resolve_envelope(connection, before)
+        found = list_envelopes(connection, filters, newer, limit)
         ids = {} if output.as_json or output.is_wide else shorten(connection, [each.id for each in found])
     rows = (
         {
@@ -89,8 +95,11 @@ def list_(
         }
         for summary in found
     )
-    more = f"There may be more: --before {ids.get(found[-1].id, found[-1].id)}" if len(found) == limit else None
-    output.listing(map(of_envelope, found), rows, "No envelopes.", more)
+    after = more = None
+    if len(found) == limit:
+        after = {"before": found[-1].id}
+        more = f"There may be more: --before {ids.get(found[-1].id, found[-1].id)}"
+    output.listing(found, of_envelope, rows, "No envelopes.", more, after)
 
 
 def _counts(summary: EnvelopeSummary) -> str | None:
@@ -108,9 +117,7 @@ def _urgency(counted_state: tuple[str, int]) -> tuple[int, str]:
 
 
 @command(envelope)
-def show(
-    bus: CommandBus, envelope_id: str = argument(EnvelopeId(), metavar="ENVELOPE"), output: Output = shown()
-) -> None:
+def show(bus: CommandBus, envelope_id: str = ENVELOPE, output: Output = shown()) -> None:
     """Show one envelope: its events, its state at each consumer, and failed calls."""
     with bus.reading() as connection:
         wanted = resolve_envelope(connection, envelope_id)
@@ -222,7 +229,7 @@ def _facts(detail: EnvelopeDetail) -> Iterator[str]:
 @command(envelope)
 def items(
     bus: CommandBus,
-    envelope_id: str = argument(EnvelopeId(), metavar="ENVELOPE"),
+    envelope_id: str = ENVELOPE,
     event: str | None = option("Begin with this event; by default with the first.", metavar="NUMBER|ID"),
     first: int = option(
         "Begin with this item, counted from 0.", click.IntRange(0), "--from", default=0, metavar="INDEX"
@@ -241,8 +248,8 @@ def items(
         position = read_position(connection, wanted)
         page = read_items_page(connection, wanted, position, event, first, limit, show_secrets=show_secrets)
     if output.as_json:
-        for item in page.items:
-            click.echo(one_json(item.plain()))
+        after = None if page.next_event is None else {"event": page.next_event, "from": page.next_index}
+        output.objects((item.plain() for item in page.items), after)
         return
     click.echo("\n".join(_told_items(page.items)) if page.items else "No items.")
     if page.next_event is not None:

@@ -59,7 +59,7 @@ def failure() -> None:
 @command(failure)
 def list_(
     bus: CommandBus,
-    as_groups: bool = option("Show groups: failures of the same trouble together.", None, "--groups"),
+    as_groups: bool = option("Show groups: failures of the same trouble together.", None, "--groups", is_local=True),
     fingerprint: str | None = option("Only those of this group.", None, "--group", metavar="FINGERPRINT"),
     state: TrackingState | None = option("Only those in this state; groups with one in this state."),
     role: str | None = option("Only those of this role.", ROLE),
@@ -88,8 +88,8 @@ def list_(
             before=before,
             limit=limit,
         )
-    more = f"There may be more: --before {found[-1].id}" if len(found) == limit else None
-    output.listing(map(of_failure, found), failure_rows(found, output), "No failures.", more)
+    after = {"before": found[-1].id} if len(found) == limit else None
+    output.listing(found, of_failure, failure_rows(found, output), "No failures.", after=after)
 
 
 def _list_groups(bus: CommandBus, filters: GroupFilters, before: int | None, limit: int, output: Output) -> None:
@@ -98,7 +98,7 @@ def _list_groups(bus: CommandBus, filters: GroupFilters, before: int | None, lim
             known_person(connection, filters.owner)
         found = _fill(partial(list_groups, connection, filters), before, limit)
     more = f"There may be more: --groups --before {found[-1].newest.id}" if len(found) == limit else None
-    output.listing(map(of_failure_group, found), group_rows(found, output), "No failures.", more)
+    output.listing(found, of_failure_group, group_rows(found, output), "No failures.", more)
 
 
 def _fill(list_page: Callable[..., GroupPage], before: int | None, limit: int) -> list[FailureGroup]:

@@ -87,4 +87,4 @@ def list_(bus: CommandBus, output: Output = shown("key of a login")) -> None:
     with bus.reading() as connection:
         found = [(each.kind, each.login, key) for each in list_keys(connection) for key in each.keys]
     rows = rows_of(("KIND", name_column("LOGIN"), "KEY"), found)
-    output.listing((of_keys(*each) for each in found), rows, "No login has a key.")
+    output.listing(found, lambda each: of_keys(*each), rows, "No login has a key.")

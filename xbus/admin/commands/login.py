@@ -50,7 +50,7 @@ def list_sessions(bus: CommandBus, output: Output = shown("login")) -> None:
     found = bus.read(lambda connection: count_sessions(connection, output.now))
     heads = ("KIND", name_column("LOGIN"), "SESSIONS", "END IN")
     rows = rows_of(heads, ((each.kind, each.login, each.sessions, output.ahead(each.expires_at)) for each in found))
-    output.listing(map(of_sessions, found), rows, "Nobody is logged in.")
+    output.listing(found, of_sessions, rows, "Nobody is logged in.")
 
 
 @command(session)
@@ -102,7 +102,7 @@ def list_tokens(bus: CommandBus, output: Output = shown("token")) -> None:
         }
         for each in found
     ]
-    output.listing(map(of_api_token, found), rows, "There is no API token.")
+    output.listing(found, of_api_token, rows, "There is no API token.")
 
 
 @command(token)

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 import click
 
 from xbus.admin.arguments import READER, ROLE, SERVICE, SUBSCRIPTION, TYPE
+from xbus.admin.commands.envelope import ENVELOPE
 from xbus.admin.objects import of_parked_batch, of_parked_part
 from xbus.admin.output import CAUSE, Column, Output, counted, escaped, facts, name_column
 from xbus.admin.program import (
@@ -75,7 +76,6 @@ from xbus.ids import Ids
 
 MORE = "There may be more: give a larger --limit, or narrow the list"
 
-ENVELOPE = argument(EnvelopeId(), metavar="ENVELOPE")
 EVENT = option("The event, if the envelope has several.", longest=64, metavar="NUMBER|ID")
 MOST_LETTERS = 64 * 1024 * 1024
 """Characters of a new item. The front bounds items below that."""
@@ -118,7 +118,7 @@ def list_(
     )
     more = ["Batches of readers are parked, too: xbus parked batch list shows them."] if batches else []
     more += [MORE] if len(found) == limit else []
-    output.listing(map(of_parked_part, found), rows, "Nothing is parked.", "\n".join(more))
+    output.listing(found, of_parked_part, rows, "Nothing is parked.", "\n".join(more))
 
 
 def _what(summary: ParkedSummary) -> str:
@@ -135,7 +135,7 @@ def show(
     event: str | None = EVENT,
     item: int | None = option("This item, counted from 0.", click.IntRange(0), metavar="INDEX"),
     span: str | None = option("These items, the last one included.", None, "--items", metavar="FROM:TO"),
-    raw: Path | None = option("Write the bytes of --item there, as the role would get them.", NEW_FILE),
+    raw: Path | None = option("Write the bytes of --item there, as the role would get them.", NEW_FILE, is_local=True),
     show_secrets: bool = SHOW_SECRETS,
     output: Output = shown(),
 ) -> None:
@@ -464,7 +464,8 @@ def list_batches(
         }
         for each in found
     ]
-    output.listing(map(of_parked_batch, found), rows, "No batch is parked.", MORE if len(found) == limit else None)
+    more = MORE if len(found) == limit else None
+    output.listing(found, of_parked_batch, rows, "No batch is parked.", more)
 
 
 @command(batch, "show")

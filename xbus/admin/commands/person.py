@@ -71,8 +71,12 @@ def list_(bus: CommandBus, output: Output = shown("person")) -> None:
         }
         for each in found
     ]
-    objects = (of_person(each, sessions.get(each.id, 0)) for each in found)
-    output.listing(objects, rows, "Nobody is there: xbus person add NAME manager")
+    output.listing(
+        found,
+        lambda each: of_person(each, sessions.get(each.id, 0)),
+        rows,
+        "Nobody is there: xbus person add NAME manager",
+    )
 
 
 def check_gift(bus: CommandBus, rights: Collection[Right]) -> None:
@@ -260,7 +264,7 @@ def list_tokens(bus: CommandBus, name: str | None = argument(PERSON), output: Ou
         }
         for each, token in found
     ]
-    output.listing((of_person_token(each, token) for each, token in found), rows, "There is no token.")
+    output.listing(found, lambda each: of_person_token(*each), rows, "There is no token.")
 
 
 class RemoveToken(PersonAction):

@@ -57,7 +57,7 @@ def list_(bus: CommandBus, output: Output = shown("reader", watch=True)) -> None
     age of the first of them. SKIPPED counts envelopes that retention removed before the reader had read them.
     """
     found = bus.read(list_readers)
-    output.listing(map(of_reader, found), (_row(each, output.now) for each in found), "No readers.")
+    output.listing(found, of_reader, (_row(each, output.now) for each in found), "No readers.")
 
 
 @command(reader)
@@ -72,7 +72,7 @@ def show(bus: CommandBus, name: str = NAME, limit: int = LIMIT, output: Output =
         moves = list_moves(connection, entry.id, limit)
     if output.as_json:
         told = {"range_list": [*map(of_range, status.ranges)], "history": [*map(of_move, moves)]}
-        output.objects([{**of_reader(status), **told}])
+        output.detail({**of_reader(status), **told}, ())
         return
     click.echo("\n".join(output.table([_row(status, output.now)])))
     click.echo("\n".join(output.block("Ranges", [_range_row(each, output) for each in status.ranges])))

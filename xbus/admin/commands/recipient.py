@@ -244,9 +244,8 @@ def list_(bus: CommandBus, output: Output = shown("role", watch=True)) -> None:
     """
     found = bus.read(list_roles)
     owed_days = bus.config.journal.owed_days
-    now = output.now
     rows = [row for role in found for row in _rows(role, owed_days, output)]
-    output.listing((of_role(role, owed_days, now) for role in found), rows, "No roles.")
+    output.listing(found, lambda role: of_role(role, owed_days, output.now), rows, "No roles.")
 
 
 class Detach(BusAction):

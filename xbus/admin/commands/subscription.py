@@ -39,7 +39,7 @@ def list_(bus: CommandBus, output: Output = shown("subscription", watch=True)) -
         found = list_subscriptions(connection)
         readers = {each.entry.key: each for each in list_readers(connection)}
     rows = (_row(each, readers[each.reader], output.now) for each in found)
-    output.listing((of_subscription(each, readers[each.reader]) for each in found), rows, "No subscriptions.")
+    output.listing(found, lambda each: of_subscription(each, readers[each.reader]), rows, "No subscriptions.")
 
 
 def _row(each: SubscriptionEntry, reader: ReaderStatus, now: datetime) -> Row:

@@ -37,4 +37,4 @@ def list_(bus: CommandBus, output: Output = shown("event type", watch=True)) -> 
     more = None
     if found.upto < found.head:
         more = f"Counted up to position {found.upto} of {found.head}: the broker still lists the rest."
-    output.listing(map(of_type, found.types), rows, "No event types.", more)
+    output.listing(found.types, of_type, rows, "No event types.", more)

@@ -7,6 +7,7 @@ import click
 
 from xbus.admin.arguments import BOT, EMITTER, READER_OR_ROLE
 from xbus.admin.chains import draw, lines
+from xbus.admin.commands.envelope import ENVELOPE
 from xbus.admin.objects import of_chain_link, of_finding
 from xbus.admin.output import Output, facts, moment
 from xbus.admin.program import EnvelopeId
@@ -100,10 +101,10 @@ def _failed(failure: FailureSummary) -> str:
 @command()
 def trace(
     bus: CommandBus,
-    envelope_id: str = argument(EnvelopeId(), metavar="ENVELOPE"),
+    envelope_id: str = ENVELOPE,
     up: bool = option("Only what it was made of."),
     down: bool = option("Only what was made of it."),
-    svg: bool = option("Write a picture in SVG."),
+    svg: bool = option("Write a picture in SVG.", is_local=True),
     output: Output = shown("envelope"),
 ) -> None:
     """Show what was made of an envelope, and what it was made of.

@@ -84,6 +84,8 @@ class Front:
         self._large_bytes = journal.large_bytes
         self.keeps_objects = journal.keeps_objects
         """Whether large data goes to an object store: then emitters wait for their own data only."""
+        self._has_holders = False
+        """Whether any session has taken an envelope over by its key."""
         self.heard_of = self._envelopes.heard_of
         """Gives those of some envelopes that are open, or for which a call is under way."""
 
@@ -139,7 +141,7 @@ class Front:
             if known is None:
                 self._check_open(emitter_id)
                 known = self._envelopes.open(emitter_id, envelope_id, options)
-            known.hold(session)
+            self._hold(known, session)
             known.check_headers(options.headers)
             return envelope_id
 
@@ -173,7 +175,7 @@ class Front:
         Raises:
             Refused: session_superseded.
         """
-        holder = self._envelopes.holder(emitter_id, envelope_id)
+        holder = self._envelopes.holder(emitter_id, envelope_id) if self._has_holders else None
         if holder is not None and holder != token_hash(token):
             raise Refused(
                 f"another session goes on with envelope {envelope_id}, by its key",
@@ -181,6 +183,10 @@ class Front:
                 code="session_superseded",
             )
         return envelope_id
+
+    def _hold(self, known: Known, session: bytes) -> None:
+        self._has_holders = True
+        known.hold(session)
 
     def start_event(
         self,
@@ -358,12 +364,16 @@ class Front:
                 for number, event in enumerate(events, start=1)
             ]
             if known is not None:
-                known.hold(session)
+                self._hold(known, session)
             return self._put(emitter_id, envelope_id, numbered, options, known)
 
         return self._envelopes.with_key(emitter_id, options, put)
 
     def _call(self, emitter_id: int, envelope_id: UUID, act: Callable[[Known], Answer[T]]) -> Answer[T]:
+        opened = self._envelopes.opened(envelope_id)
+        if opened is not None and opened.emitter_id == emitter_id:
+            return act(opened)
+
         # In quotes, as annotations of inner functions are worked out at each call.
         def act_as_owner(known: "Known | None") -> "Answer[T]":
             if known is None or known.emitter_id != emitter_id:

@@ -21,6 +21,22 @@ LOOK_SECONDS = 5.0
 """Seconds between two looks for losses. Fewer end the problem sooner once somebody has acknowledged it."""
 
 
+async def take_over(journal: Journal, files: Sequence[Path]) -> None:
+    """Make the rows of losses that only files have. The front knows by them which open envelopes may lack items.
+
+    Raises:
+        JournalError: the database takes no row now.
+    """
+    for file in files:
+        try:
+            found = await asyncio.to_thread(losses.read_file, file)
+            if found:
+                await journal.run(losses.take_over, found)
+                await asyncio.to_thread(file.unlink, missing_ok=True)
+        except OSError as error:
+            log.warning("a file of losses can't be read: %s", error, extra={"action": "unread"})
+
+
 async def tell_losses(journal: Journal, health: Health, files: Sequence[Path]) -> None:
     """Report, for ever, what the journal has lost and nobody has acknowledged.
 
@@ -28,18 +44,11 @@ async def tell_losses(journal: Journal, health: Health, files: Sequence[Path]) -
         files: have the losses that could not be written into the journal.
     """
 
-    async def take_over(file: Path) -> None:
-        found = await asyncio.to_thread(losses.read_file, file)
-        if found:
-            await journal.run(losses.take_over, found)
-            await asyncio.to_thread(file.unlink, missing_ok=True)
-
     async def look() -> None:
         try:
-            for file in files:
-                await take_over(file)
+            await take_over(journal, files)
             lost = await journal.read(losses.read_open)
-        except (JournalError, OSError) as error:
+        except JournalError as error:
             log.info("losses of the journal not looked at: %s", error, extra={"action": "unread"})
             return
         if lost:

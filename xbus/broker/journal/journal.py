@@ -95,6 +95,8 @@ class Journal:
         )
         self._hold: FileHold | None = None
         self._objects = objects
+        self.keeps_objects = objects is not None
+        """Whether the data of large writes goes to an object store."""
         self._stowing: Stowing | None = None
         self._readers: ThreadPoolExecutor | None = None
         self._reader_connections: dict[int, sa.Connection] = {}
@@ -252,11 +254,6 @@ class Journal:
                 del self._reader_connections[thread]
                 connection.close()
                 raise
-
-    @property
-    def keeps_objects(self) -> bool:
-        """True while the data of large writes goes to an object store."""
-        return self._objects is not None
 
     @property
     def large_bytes(self) -> int | None:

@@ -5,15 +5,15 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
 
+from xbus.admin.commands import bot
 from xbus.admin.commands.bot import FireBot, ReleaseBot
-from xbus.admin.objects import of_bot, of_run
+from xbus.admin.objects import of_run
 from xbus.broker.journal.configuration import Section
 from xbus.broker.journal.operations.bots import BotRunStatus, list_bots, list_runs, read_run, show_run
+from xbus.monitor.actions import serve_answer
 from xbus.monitor.features.entries import read_entry
-from xbus.monitor.features.envelopes import Limit
-from xbus.monitor.queries import Before, Name
 from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheVisitor
-from xbus.monitor.rest import ObjectResponse, answer, answer_list
+from xbus.monitor.rest import ObjectResponse, answer
 from xbus.states import BotRunState
 
 router = APIRouter()
@@ -78,34 +78,9 @@ api = APIRouter(tags=["bots"], default_response_class=ObjectResponse)
 RunPath = Annotated[int, Path(ge=1, le=2**63 - 1)]
 
 
-@api.get("/bots", operation_id="list_bots")
-def list_json(bus: TheBus, _: TheVisitor) -> ObjectResponse:
-    """List the bots: when each runs next, and how its last run ended."""
-    now = bus.now()
-    found = bus.read(lambda connection: list_bots(connection, now))
-    return answer_list(of_bot(bot, now) for bot in found)
-
-
-@api.get("/bots/{name:path}", operation_id="show_bot")
-def show_json(bus: TheBus, _: TheVisitor, name: Annotated[str, Path(max_length=255)]) -> ObjectResponse:
-    """Show a bot."""
-    now = bus.now()
-    (found,) = bus.read(lambda connection: list_bots(connection, now, name))
-    return answer(of_bot(found, now))
-
-
-@api.get("/runs", operation_id="list_runs")
-def runs_json(
-    bus: TheBus,
-    _: TheVisitor,
-    bot: Annotated[Name | None, Query(description="Only of this bot.")] = None,
-    state: BotRunState | None = None,
-    before: Before = None,
-    limit: Limit = 20,
-) -> ObjectResponse:
-    """List runs of bots, the newest first."""
-    found = bus.read(lambda connection: list_runs(connection, bot, limit, state, before))
-    return answer_list(map(of_run, found), {"before": found[-1].id} if len(found) == limit else None)
+serve_answer(api, "/bots", bot.list_, "list_bots")
+serve_answer(api, "/bots/{name:path}", bot.show, "show_bot")
+serve_answer(api, "/runs", bot.runs, "list_runs")
 
 
 @api.get("/runs/{run_id}", operation_id="show_run")

@@ -1,23 +1,26 @@
 """Envelopes: the list with its filters, one envelope with its way through the bus, and the search in items."""
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from xbus.admin.chains import in_tree, told_way
-from xbus.admin.objects import of_chain_link, of_envelope, of_envelope_detail, of_finding
+from xbus.admin.commands import envelope
+from xbus.admin.commands.why import trace
+from xbus.admin.objects import of_finding
 from xbus.admin.search import read_items_page, search_items
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.operations.envelopes.chains import read_chain
-from xbus.broker.journal.operations.envelopes.details import envelope_unknown, read_position, show_envelope
+from xbus.broker.journal.operations.envelopes.details import read_position, show_envelope
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
 from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.why.subjects import find_subject
+from xbus.monitor.actions import QueryForm, query_of, serve_answer
 from xbus.monitor.drawings.graphs import draw_chain
-from xbus.monitor.queries import EnvelopeQuery, ItemQuery, are_digits, digits_of
-from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, link
-from xbus.monitor.rest import ObjectResponse, answer, answer_list
+from xbus.monitor.queries import ItemQuery, are_digits, digits_of
+from xbus.monitor.rendering import TheActor, TheBus, ThePage, TheVisitor, link
+from xbus.monitor.rest import ObjectResponse, answer_list
 from xbus.states import EnvelopeState
 
 router = APIRouter(prefix="/envelopes")
@@ -29,20 +32,22 @@ SHOWN_LINKS = 100
 """Envelopes of a chain in the table. More make the page long; the command shows all."""
 
 
+PAGE_ROWS = 50
+
+EnvelopeQuery: TypeAlias = Annotated[QueryForm, Depends(query_of(envelope.list_, limit=PAGE_ROWS))]
+
+
 @router.get("")
-def list_(bus: TheBus, page: ThePage, query: Annotated[EnvelopeQuery, Query()]) -> HTMLResponse:
+def list_(bus: TheActor, page: ThePage, query: EnvelopeQuery) -> HTMLResponse:
     """Show envelopes, the newest first."""
-    with bus.reading() as connection:
-        before = resolve_envelope(connection, digits_of(query.before)) if query.before else None
-        found = list_envelopes(connection, query.filters(), before, query.limit)
-        in_use = read_stored(connection).in_use
-    more = None
-    if len(found) == query.limit:
-        more = link("/envelopes", **{**query.model_dump(), "before": found[-1].id})
+    seen, in_use = query.ask(bus), bus.read(read_stored).in_use
     names = {
         section.name: sorted(in_use.section(section)) for section in (Section.EVENT_TYPE, Section.EMITTER, Section.ROLE)
     }
-    return page("envelopes/list.html", found=found, query=query, names=names, states=list(EnvelopeState), more=more)
+    more = query.further("/envelopes", seen)
+    return page(
+        "envelopes/list.html", found=seen.found, query=query, names=names, states=list(EnvelopeState), more=more
+    )
 
 
 @router.get("/find")
@@ -128,52 +133,10 @@ Id = Annotated[str, Path(description="The id of an envelope, or 4 or more digits
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
-@api.get("", operation_id="list_envelopes")
-def list_json(bus: TheBus, _: TheVisitor, query: Annotated[EnvelopeQuery, Query()]) -> ObjectResponse:
-    """List envelopes, the newest first."""
-    with bus.reading() as connection:
-        before = resolve_envelope(connection, digits_of(query.before)) if query.before else None
-        found = list_envelopes(connection, query.filters(), before, query.limit)
-    return answer_list(map(of_envelope, found), {"before": found[-1].id} if len(found) == query.limit else None)
-
-
-@api.get("/{envelope_id}", operation_id="show_envelope")
-def show_json(bus: TheBus, _: TheVisitor, envelope_id: Id) -> ObjectResponse:
-    """Show one envelope: its events, its state at each consumer, and failed calls."""
-    with bus.reading() as connection:
-        wanted = resolve_envelope(connection, digits_of(envelope_id))
-        detail = show_envelope(connection, wanted)
-    if detail is None:
-        raise envelope_unknown(wanted)
-    return answer(of_envelope_detail(detail))
-
-
-@api.get("/{envelope_id}/items", operation_id="list_items")
-def items_json(
-    bus: TheBus,
-    _: TheVisitor,
-    envelope_id: Id,
-    event: Annotated[str | None, Query(max_length=64, description="Begin with this event, by number or id.")] = None,
-    first: Annotated[int, Query(alias="from", ge=0, le=2**53, description="Begin with this item of it.")] = 0,
-    limit: Limit = 20,
-) -> ObjectResponse:
-    """List the items of an envelope, as its emitter sent them."""
-    with bus.reading() as connection:
-        wanted = resolve_envelope(connection, digits_of(envelope_id))
-        page = read_items_page(connection, wanted, read_position(connection, wanted), event, first, limit)
-    found = [item.plain() for item in page.items]
-    return answer_list(found, None if page.next_event is None else {"event": page.next_event, "from": page.next_index})
-
-
-@api.get("/{envelope_id}/trace", operation_id="trace_envelope")
-def trace(bus: TheBus, _: TheVisitor, envelope_id: Id) -> ObjectResponse:
-    """List what an envelope was made of, itself, and what was made of it."""
-    with bus.reading() as connection:
-        wanted = resolve_envelope(connection, digits_of(envelope_id))
-        found = read_chain(connection, wanted)
-    if not found:
-        raise envelope_unknown(wanted)
-    return answer_list(map(of_chain_link, found))
+serve_answer(api, "", envelope.list_, "list_envelopes", PAGE_ROWS)
+serve_answer(api, "/{envelope_id}", envelope.show, "show_envelope")
+serve_answer(api, "/{envelope_id}/items", envelope.items, "list_items")
+serve_answer(api, "/{envelope_id}/trace", trace, "trace_envelope")
 
 
 @api.get("/{envelope_id}/why", operation_id="explain_envelope")

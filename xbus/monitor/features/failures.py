@@ -1,24 +1,28 @@
 """Failures: groups of the same trouble, single ones, and a person's moves on both: track, assign, release, comment."""
 
-from typing import Annotated
+from functools import partial
+from typing import Annotated, TypeAlias
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse
 
+from xbus.admin.commands import failure
 from xbus.admin.commands.failure import AssignFailures, CommentFailures, ReleaseFailures, TrackFailures
-from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group, of_group_detail
+from xbus.admin.objects import of_failure_group, of_group_detail
 from xbus.broker.journal.configuration import Section, read_stored
-from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
+from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations.failures import (
-    list_failures,
+    GroupFilters,
+    GroupPage,
     list_groups,
     show_failure,
     show_group,
     unknown_failure,
 )
 from xbus.broker.journal.people import known_person, list_persons
+from xbus.monitor.actions import QueryForm, query_of, serve_answer
 from xbus.monitor.features.envelopes import Limit
-from xbus.monitor.queries import Before, FailureQuery, Name, digits_of
+from xbus.monitor.queries import Before
 from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, link
 from xbus.monitor.rest import ObjectResponse, answer, answer_list
 from xbus.states import TRACKING_MOVES, TrackingState
@@ -31,16 +35,25 @@ SET_STATES = [state for state in TrackingState if state is not TrackingState.UNP
 """The states that a person sets."""
 
 
+GroupQuery: TypeAlias = Annotated[QueryForm, Depends(query_of(failure.list_, "fingerprint", "envelope_id"))]
+
+
+def _page_of(connection: Connection, query: QueryForm, *names: str) -> GroupPage:
+    """List as many groups as one look finds."""
+    filters = query.fill(GroupFilters, "role", "code", "state", "owner")
+    if filters.owner is not None:
+        known_person(connection, filters.owner)
+    return query.fill(partial(list_groups, connection, filters, limit=PAGE_ROWS), "before", *names)
+
+
 @router.get("")
-def list_(bus: TheBus, page: ThePage, query: Annotated[FailureQuery, Query()]) -> HTMLResponse:
+def list_(bus: TheBus, page: ThePage, query: GroupQuery) -> HTMLResponse:
     """Show groups of failures, the one with the newest failure first."""
     with bus.reading() as connection:
-        if query.owner:
-            known_person(connection, query.owner)
-        found = list_groups(connection, query.filters(), before=query.before, limit=PAGE_ROWS)
+        found = _page_of(connection, query)
         persons = [person.name for person in list_persons(connection) if person.disabled_at is None]
         roles = sorted(read_stored(connection).in_use.section(Section.ROLE))
-    more = None if found.before is None else link("/failures", **{**query.model_dump(), "before": found.before})
+    more = None if found.before is None else link("/failures", **{**query.given(), "before": found.before})
     return page(
         "failures/list.html",
         found=found.groups,
@@ -84,44 +97,16 @@ def show(bus: TheBus, page: ThePage, failure_id: int) -> HTMLResponse:
 api = APIRouter(prefix="/failures", tags=["failures"], default_response_class=ObjectResponse)
 
 
-@api.get("", operation_id="list_failures")
-def list_json(
-    bus: TheBus,
-    _: TheVisitor,
-    query: Annotated[FailureQuery, Query()],
-    envelope: Annotated[str, Query(max_length=64, description="Only those of this envelope.")] = "",
-    group: Annotated[Name, Query(description="Only those with this fingerprint.")] = "",
-    limit: Limit = 20,
-) -> ObjectResponse:
-    """List failures, the newest first."""
-    wanted = query.filters()
-    with bus.reading() as connection:
-        found = list_failures(
-            connection,
-            state=wanted.state,
-            role=wanted.role,
-            code=wanted.code,
-            envelope_id=resolve_envelope(connection, digits_of(envelope)) if envelope else None,
-            owner=known_person(connection, wanted.owner).name if wanted.owner else None,
-            fingerprint=group or None,
-            before=query.before,
-            limit=limit,
-        )
-    return answer_list(map(of_failure, found), {"before": found[-1].id} if len(found) == limit else None)
+serve_answer(api, "", failure.list_, "list_failures")
 
 
 @api.get("/groups", operation_id="list_failure_groups")
-def groups_json(
-    bus: TheBus, _: TheVisitor, query: Annotated[FailureQuery, Query()], limit: Limit = 20
-) -> ObjectResponse:
+def groups_json(bus: TheBus, _: TheVisitor, query: GroupQuery) -> ObjectResponse:
     """List groups of failures of the same trouble, the one with the newest failure first.
 
     In a long list some pages have fewer groups than `limit`, or none: `next` is null at the end alone.
     """
-    with bus.reading() as connection:
-        if query.owner:
-            known_person(connection, query.owner)
-        found = list_groups(connection, query.filters(), before=query.before, limit=limit)
+    found = bus.read(lambda connection: _page_of(connection, query, "limit"))
     after = None if found.before is None else {"before": found.before}
     return answer_list(map(of_failure_group, found.groups), after)
 
@@ -135,13 +120,6 @@ def show_group_json(
     return answer(of_group_detail(detail))
 
 
-@api.get("/{failure_id:int}", operation_id="show_failure")
-def show_json(bus: TheBus, _: TheVisitor, failure_id: int) -> ObjectResponse:
-    """Show a failure: where it happened, the recipient's words, and what people did about it."""
-    detail = bus.read(lambda connection: show_failure(connection, failure_id))
-    if detail is None:
-        raise unknown_failure(failure_id)
-    return answer(of_failure_detail(detail))
-
+serve_answer(api, "/{failure_id:int}", failure.show, "show_failure")
 
 ACTIONS = (TrackFailures, AssignFailures, ReleaseFailures, CommentFailures)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse
 
+from xbus.admin.commands import parked
 from xbus.admin.commands.parked import CorrectItem, DropBatches, DropParked, ResumeBatches, ResumeParked
-from xbus.admin.objects import fields_of, of_parked_batch, of_parked_part
+from xbus.admin.objects import fields_of
 from xbus.admin.output import counted
 from xbus.admin.repair.moves import (
     resume_all,
@@ -25,22 +26,24 @@ from xbus.broker.journal.readers.parked import (
 )
 from xbus.errors import Refused
 from xbus.ids import Ids
-from xbus.monitor.features.envelopes import Id, Limit
-from xbus.monitor.queries import Name, ParkedQuery, digits_of
-from xbus.monitor.rendering import TheBus, ThePage, TheVisitor
-from xbus.monitor.rest import ObjectResponse, answer, answer_list
+from xbus.monitor.actions import QueryForm, query_of, serve_answer
+from xbus.monitor.queries import Name, digits_of
+from xbus.monitor.rendering import TheActor, TheBus, ThePage, TheVisitor
+from xbus.monitor.rest import ObjectResponse, answer_list
 
 router = APIRouter(prefix="/parked")
 
 PAGE_ROWS = 100
 
 
+ParkedQuery: TypeAlias = Annotated[QueryForm, Depends(query_of(parked.list_, "limit"))]
+
+
 @router.get("")
-def list_(bus: TheBus, page: ThePage, query: Annotated[ParkedQuery, Query()]) -> HTMLResponse:
+def list_(bus: TheActor, page: ThePage, query: ParkedQuery) -> HTMLResponse:
     """Show what is parked: how much for which role with which code, and the newest of it."""
-    with bus.reading() as connection:
-        groups = count_parked_groups(connection, query.filters())
-        found = list_parked(connection, query.filters(), PAGE_ROWS)
+    groups = bus.read(lambda connection: count_parked_groups(connection, query.fill(Filters)))
+    found = query.ask(bus, limit=PAGE_ROWS).found
     return page("parked/list.html", groups=groups, found=found, query=query, is_cut=len(found) == PAGE_ROWS)
 
 
@@ -64,27 +67,17 @@ def show(
 api = APIRouter(prefix="/parked", tags=["parked"], default_response_class=ObjectResponse)
 
 
-@api.get("", operation_id="list_parked")
-def list_json(bus: TheBus, _: TheVisitor, query: Annotated[ParkedQuery, Query()], limit: Limit = 20) -> ObjectResponse:
-    """List parked envelopes and items, the newest first."""
-    found = bus.read(lambda connection: list_parked(connection, query.filters(), limit))
-    return answer_list(map(of_parked_part, found))
+serve_answer(api, "", parked.list_, "list_parked")
 
 
 @api.get("/groups", operation_id="count_parked")
-def groups_json(bus: TheBus, _: TheVisitor, query: Annotated[ParkedQuery, Query()]) -> ObjectResponse:
+def groups_json(bus: TheBus, _: TheVisitor, query: ParkedQuery) -> ObjectResponse:
     """Count what is parked, by role and code."""
-    found = bus.read(lambda connection: count_parked_groups(connection, query.filters()))
+    found = bus.read(lambda connection: count_parked_groups(connection, query.fill(Filters)))
     return answer_list(map(fields_of, found))
 
 
-@api.get("/{envelope_id}", operation_id="show_parked")
-def show_json(
-    bus: TheBus, _: TheVisitor, envelope_id: Id, role: Annotated[str | None, Query(max_length=255)] = None
-) -> ObjectResponse:
-    """Show a parked envelope: for whom, why, and the items that failures name."""
-    found = bus.read(lambda connection: view(connection, resolve_envelope(connection, digits_of(envelope_id)), role))
-    return answer(found.plain())
+serve_answer(api, "/{envelope_id}", parked.show, "show_parked")
 
 
 class ResumeAllParked(BusAction):
@@ -161,26 +154,7 @@ def show_batch(bus: TheBus, page: ThePage, batch: str) -> HTMLResponse:
 batch_api = APIRouter(prefix="/batches", tags=["batches"], default_response_class=ObjectResponse)
 
 
-@batch_api.get("", operation_id="list_parked_batches")
-def list_batches_json(
-    bus: TheBus,
-    _: TheVisitor,
-    subscription: Annotated[Name | None, Query(description="Only of this subscription.")] = None,
-    reader: Annotated[Name | None, Query(description="Only of this reader.")] = None,
-    limit: Limit = 20,
-) -> ObjectResponse:
-    """List the batches that subscribers did not take, and those with damaged items, the newest first."""
-    found = bus.read(lambda connection: list_parked_batches(connection, subscription, limit, reader=reader))
-    return answer_list(map(of_parked_batch, found))
-
-
-@batch_api.get("/{batch}", operation_id="show_parked_batch")
-def show_batch_json(bus: TheBus, _: TheVisitor, batch: Annotated[str, Path(max_length=255)]) -> ObjectResponse:
-    """Show a parked batch, with the envelopes in it."""
-    with bus.reading() as connection:
-        found = find_parked_batch(connection, batch)
-        events = read_parked_events(connection, found)
-    return answer({**of_parked_batch(found), "envelope_ids": [event.envelope_id for event in events]})
-
+serve_answer(batch_api, "", parked.list_batches, "list_parked_batches")
+serve_answer(batch_api, "/{batch}", parked.show_batch, "show_parked_batch")
 
 ACTIONS = (ResumeParked, DropParked, ResumeAllParked, CorrectItem, ResumeBatches, DropBatches)

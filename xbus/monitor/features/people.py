@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from xbus.admin.commands import audit as audit_commands
 from xbus.admin.commands.person import (
     RIGHTS,
     AddToken,
@@ -21,23 +22,22 @@ from xbus.admin.commands.person import (
 )
 from xbus.admin.signatures import BusAction, CommandBus, SecretText, argument, option, typed
 from xbus.broker.journal import people
-from xbus.broker.journal.audit.reading import list_acts
 from xbus.broker.journal.configuration import Section, check_login, set_password
 from xbus.broker.journal.log.sessions import LoginKind
 from xbus.broker.journal.people import Right, write_rights
 from xbus.broker.logins import Caller
 from xbus.errors import CallError, Refused
+from xbus.monitor.actions import QueryForm, query_of
 from xbus.monitor.bus import VisitorBus
 from xbus.monitor.features.entries import PLACES
-from xbus.monitor.queries import AuditQuery
 from xbus.monitor.rendering import (
     SESSION_COOKIE,
     MonitorPage,
+    TheActor,
     TheBus,
     ThePage,
     TheParts,
     TheVisitor,
-    link,
     local,
     origin_of,
     reserved_for,
@@ -124,27 +124,28 @@ PAGE_ROWS = 50
 _ENTRY = re.compile(rf'({"|".join(Section)}) "(.+)"', re.DOTALL)
 
 
+AuditQuery: TypeAlias = Annotated[QueryForm, Depends(query_of(audit_commands.list_, "limit"))]
+
+
 @audit.get("/audit")
-def acts(bus: TheBus, page: ThePage, query: Annotated[AuditQuery, Query()]) -> HTMLResponse:
+def acts(bus: TheActor, page: ThePage, query: AuditQuery) -> HTMLResponse:
     """Show what people and programs did, the newest first."""
-    filters = query.filters()
-    found = bus.read(lambda connection: list_acts(connection, filters, PAGE_ROWS))
-    more = None
-    if len(found) == PAGE_ROWS and found[-1].number is not None:
-        more = link("/audit", **{**query.model_dump(), "before": found[-1].number})
-    return page("audit/list.html", found=found, query=query, more=more, place_of=place_of, words=_words(query))
+    seen = query.ask(bus, limit=PAGE_ROWS)
+    options = [word for name, value in query.given().items() if name != "before" for word in (f"--{name}", str(value))]
+    return page(
+        "audit/list.html",
+        found=seen.found,
+        query=query,
+        more=query.further("/audit", seen),
+        place_of=place_of,
+        words=["xbus", "audit", "list", *options],
+    )
 
 
 def place_of(thing: str) -> tuple[str, str] | None:
     """Find the page of an entry of the configuration by its words in the audit: the begin of its address, its name."""
     match = _ENTRY.fullmatch(thing)
     return None if match is None else (PLACES[Section(match[1])], match[2])
-
-
-def _words(query: AuditQuery) -> list[str]:
-    """Give the words of the command that lists the same."""
-    options = {"--since": query.since, "--who": query.who, "--action": query.action, "--object": query.object}
-    return ["xbus", "audit", "list", *(word for name, value in options.items() if value for word in (name, value))]
 
 
 NEW_PASSWORD = typed("New password", longest=MOST_LETTERS)

@@ -2,22 +2,22 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
+from xbus.admin.commands import reader
 from xbus.admin.commands.reader import MergeRanges, MoveReader, SplitRange, UndoMove
 from xbus.admin.commands.subscription import ResumeSubscription
-from xbus.admin.objects import of_move, of_range, of_reader
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.readers.parked import list_parked_batches
 from xbus.broker.journal.readers.people import find_reader
 from xbus.broker.journal.readers.status import MOST_COUNTED_EVENTS, list_moves, list_readers
 from xbus.broker.journal.writes import PauseKind
+from xbus.monitor.actions import serve_answer
 from xbus.monitor.features.entries import read_entry
-from xbus.monitor.features.envelopes import Limit
-from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheVisitor
-from xbus.monitor.rest import ObjectResponse, answer, answer_list
+from xbus.monitor.rendering import LIVE, TheBus, ThePage
+from xbus.monitor.rest import ObjectResponse
 
 router = APIRouter()
 
@@ -81,23 +81,7 @@ def show(bus: TheBus, page: ThePage, name: str, moves: Moves = SHOWN_MOVES) -> H
 api = APIRouter(prefix="/readers", tags=["readers"], default_response_class=ObjectResponse)
 
 
-@api.get("", operation_id="list_readers")
-def list_json(bus: TheBus, _: TheVisitor) -> ObjectResponse:
-    """List the readers: their places, and how far they lag behind."""
-    return answer_list(map(of_reader, bus.read(list_readers)))
-
-
-@api.get("/{name:path}", operation_id="show_reader")
-def show_json(
-    bus: TheBus, _: TheVisitor, name: Annotated[str, Path(max_length=255)], limit: Limit = 20
-) -> ObjectResponse:
-    """Show a reader: its ranges, who reads them, and the last acts of its history."""
-    with bus.reading() as connection:
-        entry = find_reader(connection, name)
-        (status,) = list_readers(connection, name)
-        moves = list_moves(connection, entry.id, limit)
-    told = {"range_list": [*map(of_range, status.ranges)], "history": [*map(of_move, moves)]}
-    return answer({**of_reader(status), **told})
-
+serve_answer(api, "", reader.list_, "list_readers")
+serve_answer(api, "/{name:path}", reader.show, "show_reader")
 
 ACTIONS = (MoveReader, UndoMove, SplitRange, MergeRanges, ResumeSubscription)

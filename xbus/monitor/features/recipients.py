@@ -1,26 +1,28 @@
 """Roles and their recipients: their state, their pauses, and taking them off the bus; the state of the whole bus."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 from fastapi.responses import HTMLResponse
 
+from xbus.admin.commands import recipient
+from xbus.admin.commands import type as types
 from xbus.admin.commands.pausing import DrainAndPause, Pause, ResumePaused
 from xbus.admin.commands.recipient import Attach, Detach
-from xbus.admin.objects import of_finding, of_role, of_type, progress_of
+from xbus.admin.objects import of_finding, progress_of
 from xbus.broker.journal.configuration import read_stored
 from xbus.broker.journal.configuration.pausing import find_pause, find_subject
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.role_progress import MOST_COUNTED
-from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.operations.failures import list_failures
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
 from xbus.broker.journal.samples.keeping import read_of_role
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
+from xbus.monitor.actions import serve_answer
 from xbus.monitor.drawings.plot import LinePlot
 from xbus.monitor.live.plots import RANGES, USUAL, RangeName, draw_role_plots
 from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheRange, TheVisitor
@@ -119,11 +121,8 @@ async def health(bus: TheBus, _: TheVisitor) -> ObjectResponse:
     return answer({"front": front, "back": back})
 
 
-@api.get("/roles", operation_id="list_roles")
-def roles(bus: TheBus, _: TheVisitor) -> ObjectResponse:
-    """List the roles: their state, their work, and how far they lag behind."""
-    days, now = bus.config.journal.owed_days, bus.now()
-    return answer_list(of_role(role, days, now) for role in bus.read(list_roles))
+serve_answer(api, "/roles", recipient.list_, "list_roles")
+serve_answer(api, "/types", types.list_, "list_types")
 
 
 @api.get("/roles/{login:path}/why", operation_id="explain_role")
@@ -136,14 +135,6 @@ def why_role(bus: TheBus, _: TheVisitor, login: Login) -> ObjectResponse:
 def why_emitter(bus: TheBus, _: TheVisitor, login: Login) -> ObjectResponse:
     """Explain how an emitter is."""
     return answer_list(map(of_finding, bus.inquiry().emitter(login)))
-
-
-@api.get("/types", operation_id="list_types")
-def types(bus: TheBus, _: TheVisitor) -> ObjectResponse:
-    """List the event types with what the journal has of them, and the events of the last hour."""
-    now = bus.now()
-    counts = bus.read(lambda connection: count_types(connection, now - timedelta(hours=1)))
-    return answer_list(of_type(each) for each in counts.types)
 
 
 ACTIONS = (Pause, DrainAndPause, ResumePaused, Detach, Attach)

@@ -100,6 +100,11 @@ def test_a_column_that_shows_no_delimiter_is_not_told(tmp_path: Path, content: s
         ('"sep=;";;', ";"),
         ("sep=\t\t\t", "\t"),
         (" sep=;", ";"),
+        ("sep=;,", ","),
+        ("sep=;,,\r", ","),
+        ("sep=,;;;", ";"),
+        ('"sep=,";;', ";"),
+        ("sep=;,,", ";"),
     ],
 )
 def test_a_line_of_a_spreadsheet_says_the_delimiter(tmp_path: Path, first: str, delimiter: str) -> None:

@@ -145,6 +145,11 @@ class Checks:
         event_type = self._configuration.catalog.event_type(type_name)
         return event_type is not None and event_type.immediate_reply
 
+    def is_called_so(self, kind: GroupType) -> bool:
+        """Check whether an event type still has the name that it had."""
+        event_type = self._configuration.catalog.event_types.get(kind.name)
+        return event_type is not None and event_type.id == kind.id
+
     def is_compressed(self, type_name: str) -> bool:
         """Check whether the journal compresses the items of an event type."""
         event_type = self._configuration.catalog.event_type(type_name)
@@ -279,7 +284,7 @@ def _reply_wanted(type_name: str) -> Refused:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EmitterChecks:
     """The checks of what one emitter sends."""
 

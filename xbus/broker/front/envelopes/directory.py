@@ -234,11 +234,15 @@ class EnvelopeDirectory:
         envelope.write(StartEnvelope(envelope_id, emitter_id, now, options))
         return envelope
 
-    def with_envelope(self, envelope_id: UUID, act: Act[T]) -> Answer[T]:
-        """Do ``act`` with an envelope: at once where it is in memory, else in order when the journal has been asked."""
+    def opened(self, envelope_id: UUID) -> OpenEnvelope | None:
+        """Give an envelope that is open in memory, for a call of its emitter."""
         self.called.add(envelope_id)
         # Those who wait for a look at the journal have acted before anybody else finds the envelope here.
-        known = self._open.get(envelope_id)
+        return self._open.get(envelope_id)
+
+    def with_envelope(self, envelope_id: UUID, act: Act[T]) -> Answer[T]:
+        """Do ``act`` with an envelope: at once where it is in memory, else in order when the journal has been asked."""
+        known = self.opened(envelope_id)
         if known is not None:
             return act(known)
         lookup = self._lookups.get(envelope_id)

@@ -20,7 +20,7 @@ from xbus.broker.front.envelopes.state import (
     envelope_closed,
 )
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.objects.stowing import Order
+from xbus.broker.journal.objects.stowing import NO_ORDER, Order
 from xbus.broker.journal.writes import (
     Append,
     Cancel,
@@ -108,7 +108,7 @@ class OpenEnvelope:
     def write(self, write: Write[SealReceipt | None]) -> Writing:
         """Write behind all that was written of this envelope before."""
         writing: Writing = Promise()
-        order = Order(self.emitter_id, self.state.last_write)
+        order = Order(self.emitter_id, self.state.last_write) if self._journal.keeps_objects else NO_ORDER
         self._journal.submit(write, writing, promises=type(write) not in UNPROMISED, order=order)
         self.state.last_write = writing
         self._unanswered.add(writing)
@@ -356,6 +356,10 @@ class OpenEnvelope:
             )
         self.state.check_sealable()
         self.state.sealed_at = at = self._moment()
+        content = self.state.content(at)
+        if content is not None and not self._checks.checks.is_called_so(content.types[0]):
+            # Recipients get it by the present name of its type, which the journal has.
+            content = None
         seal = Seal(
             self.state.envelope_id,
             len(self.state.events),
@@ -363,7 +367,7 @@ class OpenEnvelope:
             at,
             self.state.content_hash,
             self.state.headers,
-            self.state.content(at),
+            content,
             self.state.kept is not None and len(self.state.kept) <= 1,
         )
         return self._closing(self._close(seal)).map(self._receipt)

@@ -29,7 +29,7 @@ Writing: TypeAlias = Promise[SealReceipt | None]
 """A write that the journal has not answered yet, or has: with the receipt for a seal, with None for all else."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EndedEvent:
     """The end of an event, durable.
 

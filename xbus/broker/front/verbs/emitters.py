@@ -10,7 +10,7 @@ from xbus.broker.sessions import OLD_LOGIN_SECONDS, Sessions
 from xbus.errors import Refused
 from xbus.ids import Ids, is_computed, parse_new_uuid, parse_uuid
 from xbus.rpc.codec import Value, unpack
-from xbus.rpc.deferred import Answer, map_answer
+from xbus.rpc.deferred import Answer, Deferred, map_answer
 from xbus.rpc.dispatch import undoes, verb
 
 
@@ -45,18 +45,19 @@ class FrontVerbs:
 
     @verb("start_envelope")
     @old_answer("")
-    def start_envelope(self, token: str) -> Answer[str]:
-        emitter_id = self._sessions.owner(token)
-        return map_answer(self._front.start_envelope(emitter_id, self._ids.new(), is_new=True), str)
+    def start_envelope(self, token: str) -> str:
+        text, envelope_id = self._new_id()
+        self._front.start_envelope(self._sessions.owner(token), envelope_id, is_new=True)
+        return text
 
     @verb("start_event")
     @old_answer("")
     def start_event(self, token: str, envelope_id: str, event_name: str, estimate: int) -> Answer[str]:
         emitter_id = self._sessions.owner(token)
-        event_id = self._ids.new()
+        text, event_id = self._new_id()
         in_envelope = self._front.held(emitter_id, token, known_envelope(envelope_id))
         started = self._front.start_event(emitter_id, in_envelope, event_id, event_name, estimate)
-        return map_answer(started, str)
+        return map_answer(started, str) if isinstance(started, Deferred) else text
 
     @verb("send_item")
     @old_answer(False)
@@ -86,6 +87,11 @@ class FrontVerbs:
     def cancel_envelope(self, token: str, envelope_id: str) -> Answer[bool]:
         emitter_id = self._sessions.owner(token)
         return self._front.cancel_envelope(emitter_id, self._front.held(emitter_id, token, known_envelope(envelope_id)))
+
+    def _new_id(self) -> tuple[str, UUID]:
+        """Make an id as its caller will write it, and the very object that ``parse_uuid`` gives for that text."""
+        text = self._ids.new_text()
+        return text, known_envelope(text)
 
 
 def reply_value(ended: EndedEvent) -> Value:

@@ -22,6 +22,7 @@ from xbus.broker.journal.log.bots.entries import BOT_COLUMNS, read_command, read
 from xbus.broker.journal.log.catalog import name_column, read_graph
 from xbus.broker.journal.operations.event_types import read_paths
 from xbus.broker.journal.writes import LIMIT_NAMES
+from xbus.model.base import is_moment
 
 TABLES = (
     model.emitter_profile,
@@ -114,7 +115,7 @@ def _of_another_kind(connection: sa.Connection) -> Iterator[TableProblem]:
         keys = len(table.primary_key)
         for row in connection.execute(_select_kinds(table)).all():
             for column, kind in zip(_columns(table), row[keys:], strict=True):
-                if kind != "null" and kind not in _KINDS.get(column.type.python_type, ("text",)):
+                if kind != "null" and not _fits(column, kind):
                     cause = f"{column.name} is no {_WORDS[column.type.python_type]}"
                     yield _keyed(table, row[:keys], cause)
 
@@ -134,19 +135,23 @@ def _columns(table: sa.Table) -> list[sa.Column[object]]:
 
 
 def _stored_kind(column: sa.Column[object]) -> sa.ColumnElement[str]:
-    """Give how SQLite stores a value; ``moment`` for a text that is one."""
+    """Give how SQLite stores a value; for a moment its text, as SQLite takes more for one than anybody reads."""
     kind = sa.func.typeof(column)
     if column.type.python_type is not datetime:
         return kind
-    text = sa.type_coerce(column, sa.String)
-    return sa.case((sa.func.datetime(text).is_not(None), "moment"), else_=kind)
+    return sa.case((kind == "text", sa.type_coerce(column, sa.String)), else_=kind)
+
+
+def _fits(column: sa.Column[object], kind: object) -> bool:
+    """Check what ``_stored_kind`` gave, where the column has a value."""
+    of_column = column.type.python_type
+    return is_moment(kind) if of_column is datetime else kind in _KINDS.get(of_column, ("text",))
 
 
 _KINDS: Mapping[type, Sequence[str]] = {
     int: ("integer",),
     bool: ("integer",),
     float: ("real", "integer"),
-    datetime: ("moment",),
 }
 """The kinds in which SQLite stores what a column is for; texts are stored as such."""
 

@@ -25,6 +25,7 @@ from xbus.model import (
     role,
     service,
 )
+from xbus.model.base import UNREADABLE
 
 Entry = TypeVar("Entry")
 
@@ -262,14 +263,17 @@ PAUSED_TABLES: Mapping[PauseKind, Table] = {
 
 
 def read_pauses(connection: Connection) -> Pauses:
-    """Read the pauses of all that is in use, by kind and id; the oldest first."""
+    """Read the pauses of all that is in use, by kind and id; the oldest first.
+
+    One with a moment that nobody can read is left out: health tells of its row.
+    """
     found: dict[tuple[PauseKind, int], PauseEntry] = {}
     for row in connection.execute(select(pause).order_by(pause.c.since)).all():
         kind = PauseKind(row.kind)
         table = PAUSED_TABLES[kind]
         called = select(name_column(table)).where(table.c.id == row.subject_id, table.c.removed_at.is_(None))
         name = connection.execute(called).scalar_one_or_none()
-        if name is not None:
+        if name is not None and UNREADABLE not in (row.since, row.until):
             subject = (kind, row.subject_id)
             found[subject] = PauseEntry(*subject, name, row.reason, row.paused_by, row.since, row.until)
     return found

@@ -86,7 +86,7 @@ def read_file(file: Path) -> list[Loss]:
     """Read the losses that no journal has yet; a line of another form is left out."""
     losses = []
     with suppress(FileNotFoundError):
-        for line in file.read_text().splitlines():
+        for line in file.read_text(errors="replace").splitlines():
             with suppress(ValueError, TypeError, KeyError):
                 found = json.loads(line)
                 losses.append(Loss(**{**found, "at": datetime.fromisoformat(found["at"])}))

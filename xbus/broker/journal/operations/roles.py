@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -15,6 +15,7 @@ from xbus.broker.journal.log.role_progress import read_owed_ahead
 from xbus.broker.journal.operations.backlog import Ahead, count_ahead
 from xbus.broker.journal.writes import PauseEntry, PresenceInstance, PresenceRow, PresenceWork, pause_of_role
 from xbus.broker.journal.writes.cursor import Cursor
+from xbus.clock import span
 from xbus.states import DeliveryState, ItemState, PresenceState
 
 COMING = (DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.HELD)
@@ -62,7 +63,7 @@ class RoleStatus:
     def owes_too_long(self, owed_days: float, now: datetime) -> bool:
         """Check whether the role is away, and was owed an envelope for more than so many days; 0 for never."""
         is_away = self.state is PresenceState.ABSENT and self.owed_since is not None
-        return bool(owed_days and is_away and now - self.owed_since > timedelta(days=owed_days))  # type: ignore[operator]
+        return bool(owed_days and is_away and now - self.owed_since > span(owed_days * 24 * 3600))  # type: ignore[operator]
 
 
 def read_presence(connection: sa.Connection) -> dict[int, PresenceRow]:

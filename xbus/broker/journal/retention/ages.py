@@ -3,11 +3,12 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from xbus.broker.journal.retention.rules import Rule, Rules
 from xbus.broker.journal.retention.search import Scan
 from xbus.broker.journal.writes import Keepings
+from xbus.clock import span
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +76,4 @@ def sealed_before(until: datetime) -> Scan:
 
 
 def _before(now: datetime, seconds: float) -> datetime | None:
-    return None if seconds == math.inf else now - timedelta(seconds=seconds)
+    return None if seconds == math.inf else now - span(seconds)

@@ -18,6 +18,7 @@ from xbus.broker.journal.log.role_progress import read_owed_ahead
 from xbus.broker.journal.retention.bounds import last_before
 from xbus.broker.journal.retention.limits import WhenBehind
 from xbus.broker.journal.writes.cursor import Cursor
+from xbus.clock import span
 
 MOST_SKIPPED = 10_000
 """Envelopes that one look has a role do without. More catch up in fewer looks, and cost memory."""
@@ -61,7 +62,7 @@ def find_lagging(connection: sa.Connection, now: datetime, most_skipped: int = M
         if cursor is None:
             continue
         beyond = (
-            _beyond_age(connection, cursor, row.service_id, (now, timedelta(seconds=row.seconds)), most_skipped)
+            _beyond_age(connection, cursor, row.service_id, (now, span(row.seconds)), most_skipped)
             if row.seconds is not None
             else _beyond_number(connection, cursor, row.service_id, row.envelopes, most_skipped)
         )

@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 
 import sqlalchemy as sa
 
+from xbus.clock import span
 from xbus.model import lag_limit
 
 WhenBehind: TypeAlias = Literal["alarm", "detach", "skip"]
@@ -25,4 +26,4 @@ def write_limit(
 
 def limit_of(envelopes: int | None, seconds: float | None) -> int | timedelta | None:
     """Give the limit that a row says; None where it says none."""
-    return envelopes if seconds is None else timedelta(seconds=seconds)
+    return envelopes if seconds is None else span(seconds)

@@ -5,7 +5,7 @@ The removing transaction decides what is needed (``needed.py``) and what rules k
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
@@ -21,6 +21,7 @@ from xbus.broker.journal.retention.keeping import is_limit
 from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate
 from xbus.broker.journal.retention.search import PAGE_ENVELOPES, SCANNED_POSITIONS, Scan, search
 from xbus.broker.journal.retention.skipping import note_skipped
+from xbus.clock import span
 from xbus.states import EnvelopeState
 
 STEP_BYTES = 4 * 1024 * 1024
@@ -132,7 +133,7 @@ def forget_keys(connection: sa.Connection, now: datetime) -> PruningStep:
         of_profile = sa.select(emitter.id).where(emitter.profile_id == profile_id)
         old = (
             sa.select(spent.envelope_id)
-            .where(spent.emitter_id.in_(of_profile), spent.closed_at < now - timedelta(seconds=seconds))
+            .where(spent.emitter_id.in_(of_profile), spent.closed_at < now - span(seconds))
             .limit(PAGE_ENVELOPES)
         )
         ids = connection.execute(old).scalars().all()

@@ -5,7 +5,7 @@ A reader lacks what its range furthest behind has not settled: other ranges may 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -20,6 +20,7 @@ from xbus.broker.journal.readers.type_spans import LogPart
 from xbus.broker.journal.retention.bounds import last_before
 from xbus.broker.journal.retention.lagging import MOST_SKIPPED
 from xbus.broker.journal.retention.limits import WhenBehind
+from xbus.clock import span
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,14 @@ def find_behind(connection: sa.Connection, now: datetime) -> list[BehindReader]:
 def _beyond_age(
     connection: sa.Connection, entry: ReaderEntry, place: Place, now: datetime, seconds: float
 ) -> tuple[int, int, str] | None:
-    before = now - timedelta(seconds=seconds)
+    before = now - span(seconds)
     oldest = find_waiting_since(connection, entry, place)
     if oldest is None or oldest >= before:
         return None
     told = f"the oldest event that it has not read was sealed {oldest:%Y-%m-%d %H:%M} UTC"
     upto = last_before(connection, before)
     passes = sum(_count(connection, part, upto) for part in entry.parts(place.position))
-    return upto, passes, f"{told}, and max_lag allows {timedelta(seconds=seconds)}"
+    return upto, passes, f"{told}, and max_lag allows {span(seconds)}"
 
 
 def _beyond_number(

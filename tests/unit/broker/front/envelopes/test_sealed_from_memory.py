@@ -11,8 +11,10 @@ from tests.support.clock import StandingClock
 from tests.support.faults import Faults
 from tests.unit.broker.front.conftest import Desk
 from xbus import model
+from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes.checks import NewEvent
 from xbus.broker.front.envelopes.state import KEPT_BYTES
+from xbus.broker.journal.fsck.content import check_content
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import SealedEnvelope, SealedGroup
 from xbus.clock import Clock
@@ -92,6 +94,23 @@ async def test_envelopes_that_end_in_one_turn_of_the_loop_are_a_group(
         ((event,), (of_journal,)) = content.events, stored.events
         assert (event.event_id, event.type_name, event.items) == (of_journal.event_id, "notes", len(items))
         assert event.data == (pack_items(items) if items else b"")
+
+
+async def test_a_type_may_be_renamed_while_an_envelope_is_open(
+    north: Desk, told: list[Any], configuration: Configuration
+) -> None:
+    """The hash holds the first name of the type, and recipients get the event by its present one."""
+    same = await north.seal(await ended(north, [b"a"]))
+    envelope_id = await ended(north, [b"a"])
+    rename = sa.update(model.event_type).where(model.event_type.c.name == "notes").values(name="memos")
+    new_version = sa.update(model.configuration).values(version=model.configuration.c.version + 1)
+    await north.journal.run(lambda connection: (connection.execute(rename), connection.execute(new_version)))
+    await configuration.refresh()
+    receipt = await north.seal(envelope_id)
+    assert receipt.hash == same.hash
+    assert told[-1].type_ids is None
+    with north.journal._engine.connect() as connection:
+        assert [*check_content(connection, lambda rows: None)] == []
 
 
 @pytest.mark.parametrize("batches", [[LARGE], [[b"a"], LARGE]], ids=["at once", "in the end"])
