@@ -33,6 +33,7 @@ from xbus.broker.journal.configuration.reading import read_current_nodes
 from xbus.broker.journal.configuration.subscriptions.stored import rename_reader, write_subscription
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.operations.event_types import write_paths
+from xbus.broker.journal.operations.row_values import columns_of
 from xbus.broker.journal.readers import make_ranges, write_settings
 from xbus.broker.journal.retention.limits import write_limit
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
@@ -177,9 +178,9 @@ def _carry_out(connection: Connection, plan: Plan, at: datetime) -> None:
 def _write(connection: Connection, change: Change, at: datetime) -> None:
     match change.entry:
         case ServiceSpec() as entry:
-            _put(connection, service, entry.name, **_columns(entry, "name"))
+            _put(connection, service, entry.name, **columns_of(entry, "name"))
         case EventTypeSpec() as entry:
-            columns = _columns(entry, "name", "nodes", "secret")
+            columns = columns_of(entry, "name", "nodes", "secret")
             _put(connection, event_type, entry.name, **columns, secret=write_paths(entry.secret))
         case ReaderSpec() as entry:
             _write_reader(connection, entry)
@@ -309,18 +310,9 @@ def _write_graph(connection: Connection, event_type_id: int, entry: EventTypeSpe
 
 def _write_role(connection: Connection, entry: RoleSpec) -> None:
     service_row = connection.execute(select(service).where(service.c.name == entry.service)).one()
-    role_id = _put(
-        connection,
-        role,
-        entry.login,
-        service_id=service_row.id,
-        ordered=entry.ordered,
-        absent_minutes=entry.absent_minutes,
-        parked_minutes=entry.parked_minutes,
-        instances=entry.instances,
-        standby=entry.standby,
-        public_keys=replace_keys(connection, role, entry.login, entry.keys),
-    )
+    columns = columns_of(entry, "login", "service", "keys", "max_lag", "when_behind")
+    public_keys = replace_keys(connection, role, entry.login, entry.keys)
+    role_id = _put(connection, role, entry.login, service_id=service_row.id, public_keys=public_keys, **columns)
     write_limit(connection, "role", role_id, entry.max_lag, entry.when_behind)
     if service_row.kind == "consumer":
         start_cursor(connection, role_id, entry.start)
@@ -331,7 +323,7 @@ def _write_reader(connection: Connection, entry: ReaderSpec, **retry: object) ->
     service_id = _put(connection, service, entry.name, kind="reader", **retry)
     types = [_id(connection, event_type, name) for name in sorted(entry.event_types)]
     write_limit(connection, "reader", service_id, entry.max_lag, entry.when_behind)
-    settings = _columns(entry, "name", "event_types", "max_lag", "when_behind")
+    settings = columns_of(entry, "name", "event_types", "max_lag", "when_behind")
     if write_settings(connection, service_id, settings, types):
         make_ranges(connection, service_id, entry.ranges, position_before(connection, entry.start or "head") + 1)
     return service_id
@@ -358,13 +350,6 @@ def _write_limits(connection: Connection, table: Table, subject_id: int, limits:
     if limits != NO_LIMITS:
         row = {"kind": table.name, "subject_id": subject_id, **asdict(limits)}
         connection.execute(insert(sending_limit).values(row))
-
-
-def _columns(entry: EventTypeSpec | ServiceSpec | ReaderSpec, *without: str) -> dict[str, object]:
-    """Give an entry's fields that are kept, which have the names of its table's columns."""
-    return {
-        field.name: getattr(entry, field.name) for field in fields(entry) if field.compare and field.name not in without
-    }
 
 
 def _put(connection: Connection, table: Table, name: str, /, **values: object) -> int:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.operations.failures import known_role_id
+from xbus.broker.journal.operations.row_values import value_of
 from xbus.states import DeliveryState, ItemState
 
 
@@ -143,18 +144,9 @@ def read_parked_page(
 
 def _whole_envelopes(connection: sa.Connection, filters: Filters, limit: int) -> Iterator[ParkedSummary]:
     delivery = model.delivery.c
+    named = (delivery.envelope_id, delivery.position, delivery.role_id, *_OF_ROLE, delivery.attempts)
     statement = (
-        sa.select(
-            delivery.envelope_id,
-            delivery.position,
-            delivery.role_id,
-            model.role.c.login,
-            model.service.c.name,
-            delivery.attempts,
-            delivery.code,
-            delivery.cause,
-            delivery.changed_at,
-        )
+        sa.select(*named, delivery.code, delivery.cause, delivery.changed_at.label("since"))
         .select_from(_joined_deliveries())
         .where(*_meant_whole(filters))
         .order_by(delivery.changed_at.desc(), delivery.position.desc())
@@ -162,10 +154,11 @@ def _whole_envelopes(connection: sa.Connection, filters: Filters, limit: int) ->
     )
     rows = connection.execute(statement).all()
     types = _types(connection, [row.envelope_id for row in rows])
-    for envelope_id, position, role_id, role, service, attempts, code, cause, since in rows:
-        yield ParkedSummary(
-            envelope_id, position, role_id, role, service, types[envelope_id], None, attempts, code, cause, since
-        )
+    for row in rows:
+        yield value_of(ParkedSummary, row, types=types[row.envelope_id], parked_items=None)
+
+
+_OF_ROLE = (model.role.c.login.label("role"), model.service.c.name.label("service"))
 
 
 def _joined_deliveries() -> sa.FromClause:
@@ -191,36 +184,19 @@ def list_parked_items(connection: sa.Connection, filters: Filters, limit: int) -
     """
     parked = model.parked_item.c
     since = sa.func.max(parked.changed_at, type_=parked.changed_at.type)
+    of_type = model.event_type.c.name.label("type")
+    key = (parked.envelope_id, model.envelope.c.position, parked.role_id, *_OF_ROLE, of_type, parked.code)
+    counts = (sa.func.count().label("parked_items"), sa.func.min(parked.cause).label("cause"), since.label("since"))
     statement = (
-        sa.select(
-            parked.envelope_id,
-            model.envelope.c.position,
-            parked.role_id,
-            model.role.c.login,
-            model.service.c.name,
-            model.event_type.c.name,
-            sa.func.count(),
-            parked.code,
-            sa.func.min(parked.cause),
-            since,
-        )
+        sa.select(*key, *counts)
         .select_from(_joined_items())
         .where(*_meant_items(filters))
-        .group_by(
-            parked.envelope_id,
-            model.envelope.c.position,
-            parked.role_id,
-            model.role.c.login,
-            model.service.c.name,
-            model.event_type.c.name,
-            parked.code,
-        )
+        .group_by(*(each.element if isinstance(each, sa.Label) else each for each in key))
         .order_by(since.desc(), model.envelope.c.position.desc())
         .limit(limit)
     )
     for row in connection.execute(statement):
-        envelope_id, position, role_id, role, service, type_name, items, code, cause, last = row
-        yield ParkedSummary(envelope_id, position, role_id, role, service, (type_name,), items, None, code, cause, last)
+        yield value_of(ParkedSummary, row, types=(row.type,), attempts=None)
 
 
 def _joined_items() -> sa.FromClause:

@@ -18,6 +18,7 @@ from xbus.broker.journal.log.event_states import EventState, event_state
 from xbus.broker.journal.log.overlays import OverlaidItem, list_overlaid
 from xbus.broker.journal.log.role_progress import ProgressReader, RoleProgress
 from xbus.broker.journal.operations.failures import FailureSummary, list_failures
+from xbus.broker.journal.operations.row_values import value_of
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import Refused
 from xbus.headers import Headers, unpack_headers
@@ -160,24 +161,15 @@ def summarize(
 
 
 def _summary(row: NamedRow, progress: ProgressReader) -> EnvelopeSummary:
-    found = row._mapping
-    envelope_id, position = found["id"], found["position"]
-    return EnvelopeSummary(
-        id=envelope_id,
-        state=EnvelopeState(found["state"]),
-        position=position,
-        emitter=found["login"],
-        opened_at=found["opened_at"],
-        closed_at=found["closed_at"],
-        events=found["events"],
-        items=found["items"],
-        bytes=found["bytes"],
-        key=found["idempotency_key"],
-        ordering_key=found["ordering_key"],
-        origin=found["origin_id"],
-        only_roles=progress.only_roles(envelope_id),
-        roles=() if position is None else tuple(progress.of(envelope_id, position)),
-        parked_items=found["parked_items"],
+    return value_of(
+        EnvelopeSummary,
+        row,
+        state=EnvelopeState(row.state),
+        emitter=row.login,
+        key=row.idempotency_key,
+        origin=row.origin_id,
+        only_roles=progress.only_roles(row.id),
+        roles=() if row.position is None else tuple(progress.of(row.id, row.position)),
     )
 
 
@@ -185,16 +177,10 @@ def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[Ev
     services = _consumer_services(connection, envelope.id)
     statement = (
         sa.select(
-            model.event.c.id,
-            model.event.c.number,
-            model.event_type.c.name,
-            model.event.c["items"],
-            model.event.c.estimate,
-            model.event.c.graph_id,
-            model.reply.c.state,
-            model.reply.c.cause,
-            model.event.c.headers,
-            model.event.c.partition_key,
+            model.event,
+            model.event_type.c.name.label("type"),
+            model.reply.c.state.label("reply"),
+            model.reply.c.cause.label("reply_cause"),
         )
         .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
         .outerjoin(model.reply, model.reply.c.event_id == model.event.c.id)
@@ -203,19 +189,13 @@ def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[Ev
         .limit(MOST_EVENTS)
     )
     for row in connection.execute(statement):
-        event_id, number, type_name, items, estimate, graph_id, reply, cause, headers, partition_key = row
-        concerned = [role for role in envelope.roles if role.service in services[graph_id]]
-        yield EventSummary(
-            event_id,
-            number,
-            type_name,
-            event_state(envelope.state, concerned),
-            items,
-            estimate,
-            None if reply is None else ReplyState(reply),
-            cause,
-            unpack_headers(headers),
-            partition_key,
+        concerned = [role for role in envelope.roles if role.service in services[row.graph_id]]
+        yield value_of(
+            EventSummary,
+            row,
+            state=event_state(envelope.state, concerned),
+            reply=None if row.reply is None else ReplyState(row.reply),
+            headers=unpack_headers(row.headers),
         )
 
 

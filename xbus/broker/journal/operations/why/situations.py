@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.operations.row_values import value_of
 from xbus.broker.journal.writes import PauseEntry, Pauses, pause_of_role
 from xbus.states import PresenceState
 
@@ -71,17 +72,9 @@ def _read(connection: sa.Connection, which: sa.ColumnElement[bool], pauses: Paus
     role, service, presence = model.role.c, model.service.c, model.presence.c
     statement = (
         sa.select(
-            role.id,
-            role.login,
-            service.name,
-            role.service_id,
-            service.kind,
-            role.ordered,
-            role.removed_at,
-            role.detached_at,
-            presence.state,
-            presence.since,
-            presence.seen_at,
+            *(role.id, role.login, role.service_id, role.ordered, role.removed_at, role.detached_at),
+            *(service.name.label("service"), service.kind),
+            *(presence.state, presence.since, presence.seen_at),
         )
         .join(model.service, service.id == role.service_id)
         .outerjoin(model.presence, presence.role_id == role.id)
@@ -93,17 +86,10 @@ def _read(connection: sa.Connection, which: sa.ColumnElement[bool], pauses: Paus
 
 
 def _situation(row: NamedRow, pauses: Pauses) -> RoleSituation:
-    return RoleSituation(
-        row.id,
-        row.login,
-        row.name,
-        row.service_id,
-        row.kind == "worker",
-        row.ordered,
-        row.removed_at,
-        row.detached_at,
-        pause_of_role(pauses, row.id, row.service_id),
-        None if row.state is None else PresenceState(row.state),
-        row.since,
-        row.seen_at,
+    return value_of(
+        RoleSituation,
+        row,
+        is_worker=row.kind == "worker",
+        pause=pause_of_role(pauses, row.id, row.service_id),
+        state=None if row.state is None else PresenceState(row.state),
     )
