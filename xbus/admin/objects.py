@@ -23,8 +23,7 @@ from xbus.broker.journal.operations.failures import (
     FailureSummary,
     GroupDetail,
 )
-from xbus.broker.journal.operations.parked import Parked
-from xbus.broker.journal.operations.parked_list import ParkedSummary
+from xbus.broker.journal.operations.parked import Parked, ParkedSummary
 from xbus.broker.journal.operations.roles import RoleStatus
 from xbus.broker.journal.people import Person, PersonToken, Right, write_rights
 from xbus.broker.journal.readers.parked import ParkedBatch

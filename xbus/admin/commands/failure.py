@@ -30,19 +30,15 @@ from xbus.admin.signatures import (
     shown,
 )
 from xbus.broker.journal.database.connection import Connection
-from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
+from xbus.broker.journal.operations.envelopes.details import resolve_envelope
+from xbus.broker.journal.operations.failure_moves import Assign, Comment, FailureMove, Track, move_failures
 from xbus.broker.journal.operations.failures import (
-    Assign,
-    Comment,
     FailureDetail,
     FailureGroup,
-    FailureMove,
     GroupFilters,
     GroupPage,
-    Track,
     list_failures,
     list_groups,
-    move_failures,
     show_failure,
     show_group,
     unknown_failure,

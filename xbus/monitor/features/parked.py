@@ -16,8 +16,8 @@ from xbus.admin.repair.moves import (
 )
 from xbus.admin.repair.view import view
 from xbus.admin.signatures import OPTIONAL_REASON, BusAction, CommandBus, option
-from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
-from xbus.broker.journal.operations.parked_list import Filters, count_parked_groups, list_parked
+from xbus.broker.journal.operations.envelopes.details import resolve_envelope
+from xbus.broker.journal.operations.parked import Filters, count_parked_groups, list_parked
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.parked import (
     find_parked_batch,

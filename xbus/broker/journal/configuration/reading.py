@@ -7,7 +7,7 @@ from functools import cached_property
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, select
 
-from xbus.broker.journal.configuration.bots.stored import is_of_bot, read_bots
+from xbus.broker.journal.configuration.bots import is_of_bot, read_bots
 from xbus.broker.journal.configuration.chaining import SEPARATOR
 from xbus.broker.journal.configuration.entries import (
     BusSpec,
@@ -20,7 +20,7 @@ from xbus.broker.journal.configuration.entries import (
     ServiceSpec,
 )
 from xbus.broker.journal.configuration.former import is_chosen, without_end
-from xbus.broker.journal.configuration.subscriptions.stored import is_of_subscription, read_subscriptions
+from xbus.broker.journal.configuration.subscriptions import is_of_subscription, read_subscriptions
 from xbus.broker.journal.log.catalog import newest_graphs, read_graph, read_service_names, read_version
 from xbus.broker.journal.log.emitters.entries import read_limits
 from xbus.broker.journal.log.sessions import read_keys
