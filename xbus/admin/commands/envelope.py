@@ -10,11 +10,7 @@ import click
 from xbus.admin.arguments import EMITTER, MOMENT, ROLE, TYPE
 from xbus.admin.objects import of_envelope, of_envelope_detail
 from xbus.admin.output import CAUSE, STATE, Column, Output, Row, counted, facts, moment, name_column, rows_of
-from xbus.admin.program import (
-    Careful,
-    CommandGroup,
-    EnvelopeId,
-)
+from xbus.admin.program import Careful, CommandGroup, EnvelopeId
 from xbus.admin.repair.view import failure_rows
 from xbus.admin.search import EnvelopeItem, read_items_page
 from xbus.admin.signatures import (

@@ -10,11 +10,7 @@ import click
 from xbus.admin.arguments import ROLE
 from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group
 from xbus.admin.output import Column, Output, counted, facts, moment, rows_of
-from xbus.admin.program import (
-    ROW_ID,
-    CommandGroup,
-    EnvelopeId,
-)
+from xbus.admin.program import ROW_ID, CommandGroup, EnvelopeId
 from xbus.admin.repair.moves import assignment, move_group, newest_of_group
 from xbus.admin.repair.view import failure_rows, group_rows
 from xbus.admin.signatures import (

@@ -12,11 +12,7 @@ from xbus.admin.arguments import READER, ROLE, SERVICE, SUBSCRIPTION, TYPE
 from xbus.admin.commands.envelope import ENVELOPE
 from xbus.admin.objects import of_parked_batch, of_parked_part
 from xbus.admin.output import CAUSE, Column, Output, counted, escaped, facts, name_column
-from xbus.admin.program import (
-    CommandGroup,
-    EnvelopeId,
-    digits,
-)
+from xbus.admin.program import CommandGroup, EnvelopeId, digits
 from xbus.admin.repair.moves import (
     CorrectionTarget,
     Standing,

@@ -19,12 +19,7 @@ from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.repeats import Past, PastEvent
 from xbus.broker.journal.log.role_progress import MOST_COUNTED
 from xbus.broker.journal.operations.backlog import LACKING
-from xbus.broker.journal.operations.corrections import (
-    add_correction,
-    hold_sealed,
-    list_sharing,
-    read_corrected_item,
-)
+from xbus.broker.journal.operations.corrections import add_correction, hold_sealed, list_sharing, read_corrected_item
 from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, show_envelope
 from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.broker.journal.operations.failure_moves import Assign, FailureMove, move_group_page
