@@ -1,4 +1,4 @@
-"""What is parked of an envelope, and the lists of all that is parked; every answer is bounded."""
+"""The parked parts of an envelope, and the lists of all that is parked; every answer is bounded."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
