@@ -73,6 +73,26 @@ def test_one_begins_at_postgresql_in_the_message_of_its_first_statement(of_postg
     assert driver.info.transaction_status == extensions.TRANSACTION_STATUS_IDLE
 
 
+@pytest.mark.parametrize("divisor", [1, 0])
+def test_a_guard_shares_the_message_of_the_commit_and_decides(of_postgres: Session, divisor: int) -> None:
+    connection, driver = of_postgres
+    transaction = DriverTransaction(connection, driver)
+    assert moved(driver) == 1
+    driver.guard = "SELECT 1 / %(divisor)s", {"divisor": divisor}
+    if divisor:
+        transaction.commit()
+    else:
+        with pytest.raises(psycopg2.errors.DivisionByZero):
+            transaction.commit()
+        transaction.rollback()
+    assert driver.info.transaction_status == extensions.TRANSACTION_STATUS_IDLE
+    assert position(connection) == divisor
+    transaction = DriverTransaction(connection, driver)
+    assert moved(driver) == divisor + 1
+    transaction.commit()
+    assert position(connection) == divisor + 1
+
+
 def test_one_that_copies_first_is_rolled_back(of_postgres: Session) -> None:
     connection, driver = of_postgres
     with connection.begin():

@@ -104,7 +104,8 @@ class Space:
         Raises:
             Failed: journal_full.
         """
-        self._take_all((emitter_id,), (data_bytes,))
+        if self._max_bytes:
+            self._take_all((emitter_id,), (data_bytes,))
 
     def take_new(self, emitter_ids: Sequence[int], data: Sequence[bytes]) -> None:
         """Let new envelopes of several emitters pass, all or none of them; see ``check_new`` and ``take``.
@@ -117,7 +118,7 @@ class Space:
             self._take_all(emitter_ids, [*map(len, data)])
 
     def _take_all(self, emitter_ids: Sequence[int], sizes: Sequence[int]) -> None:
-        if not self._max_bytes or (live := self.live_bytes) <= self._max_bytes * REOPEN_SHARE:
+        if (live := self.live_bytes) <= self._max_bytes * REOPEN_SHARE:
             return
         for emitter_id in {*emitter_ids}:
             self._check_part(emitter_id, live)

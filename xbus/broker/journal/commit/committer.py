@@ -20,10 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 from uuid import UUID
 
 import sqlalchemy as sa
+from psycopg2.errors import DivisionByZero
 from sqlalchemy import bindparam
 
 from xbus import model
@@ -40,6 +41,7 @@ from xbus.broker.journal.database.engine import (
     journal_error,
     journal_errors,
 )
+from xbus.broker.journal.database.postgres_session import PostgresSession
 from xbus.broker.journal.database.promises import check_durable
 from xbus.broker.journal.writes import PutEnvelope, PutGroup, StartEvent, Write, write_size
 from xbus.clock import SystemClock
@@ -327,6 +329,9 @@ class Committer:
                 self._fence.stamp(driver, data_bytes, is_first=self._is_new)
                 committing = True
                 transaction.commit()
+            except DivisionByZero:
+                transaction.rollback()
+                self._fence.end(driver)
             except BaseException:
                 transaction.rollback()
                 raise
@@ -543,6 +548,8 @@ class Fence:
     def stamp(self, driver: Driver, data_bytes: int = 0, *, is_first: bool = False) -> None:
         """Number the transaction, if this process may still write.
 
+        PostgreSQL looks whether it may in the message of the COMMIT: then that fails with ``DivisionByZero``.
+
         Args:
             data_bytes: how much it stores.
             is_first: whether it is the first one of its connection. After a fail-over every connection is new, so the
@@ -555,13 +562,25 @@ class Fence:
         self.number += 1
         end = self._seen.end
         values = {"committed": self.committed, "number": self.number, "data_bytes": data_bytes, **self._own}
-        if not is_first or end.envelope_id is None:
-            cursor = _STAMP.execute(driver, values)
-        else:
+        if is_first and end.envelope_id is not None:
             cursor = _STAMP_FIRST.execute(driver, {**values, "seen": end.position, "seen_id": end.envelope_id.hex})
+        elif isinstance(driver, PostgresSession) and driver.is_own and not driver.begins:
+            driver.guard = _GUARD.written(driver), values
+            return
+        else:
+            cursor = _STAMP.execute(driver, values)
         if cursor.rowcount != 1:
-            self._check(driver, _ROW_OF_WRITER.execute(driver, {"of_name": self._name}).fetchall())
-            raise self._went_back(driver, self.committed)
+            self.end(driver)
+
+    def end(self, driver: Driver) -> NoReturn:
+        """Say why a stamp found no row.
+
+        Raises:
+            TakenOver: as of ``stamp``.
+            WentBack: as of ``stamp``.
+        """
+        self._check(driver, _ROW_OF_WRITER.execute(driver, {"of_name": self._name}).fetchall())
+        raise self._went_back(driver, self.committed)
 
     def look(self, connection: sa.Connection) -> None:
         """Check without writing whether this process may still write.
@@ -642,6 +661,9 @@ _NUMBERED = (
     )
 )
 _STAMP = Prepared(_NUMBERED)
+_OWN = _NUMBERED.returning(_WRITER.name).cte("own")
+_GUARD = Prepared(sa.select(sa.literal_column("1 / count(*)")).select_from(_OWN))
+"""The stamp as a statement that fails where it finds no row."""
 _OTHER_AT_END = sa.exists().where(
     model.envelope.c.position == bindparam("seen"), model.envelope.c.id != bindparam("seen_id", type_=sa.Uuid)
 )

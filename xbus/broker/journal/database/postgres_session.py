@@ -115,28 +115,44 @@ class PostgresSession(extensions.connection):
         """The names of the statements that the session has prepared."""
         self.begins = False
         """Whether the next statement begins a transaction."""
-        self._is_own = False
+        self.is_own = False
         """Whether this class began the transaction, and not the driver."""
+        self.guard: tuple[str, Parameters] | None = None
+        """A statement that shares the message of the COMMIT. It divides by zero where nothing may be committed."""
 
     def begin_with_next(self) -> None:
         """Begin a transaction together with the next statement: the driver would wait for an answer to ``BEGIN``."""
         self.autocommit = True
-        self.begins = self._is_own = True
+        self.begins = self.is_own = True
 
-    def _end_own(self, statement: str) -> None:
-        has_begun, self.begins, self._is_own = not self.begins, False, False
+    def _end_own(self, statement: str, values: Parameters = None) -> None:
+        has_begun, self.begins, self.is_own, self.guard = not self.begins, False, False, None
         try:
             if has_begun:
                 with closing(self.cursor()) as cursor:
-                    cursor.execute(statement)
+                    cursor.execute(statement, values)
+        except psycopg2.Error:
+            if not self.closed and self.info.transaction_status == extensions.TRANSACTION_STATUS_INERROR:
+                # The server leaves out what stands behind a statement that failed, so it has not committed.
+                with closing(self.cursor()) as cursor:
+                    cursor.execute("ROLLBACK")
+            raise
         finally:
             if not self.closed:
                 self.autocommit = False
 
     def commit(self) -> None:
-        """Commit the transaction."""
-        if self._is_own:
-            self._end_own("COMMIT")
+        """Commit the transaction.
+
+        Raises:
+            DivisionByZero: its guard lets nothing be committed.
+        """
+        if self.is_own:
+            if self.guard is None:
+                self._end_own("COMMIT")
+            else:
+                guard, values = self.guard
+                self._end_own(f"{guard}; COMMIT", values)
             return
         try:
             super().commit()
@@ -147,7 +163,7 @@ class PostgresSession(extensions.connection):
 
     def rollback(self) -> None:
         """Roll the transaction back; that of a closed session is rolled back, and the error that closed it goes on."""
-        if self._is_own and not self.closed:
+        if self.is_own and not self.closed:
             self._end_own("ROLLBACK")
         elif not self.closed:
             super().rollback()

@@ -77,6 +77,7 @@ _CONTENT = (
     .where(model.event.c.envelope_id.in_(bindparam("envelope_ids", expanding=True)))
     .order_by(model.event.c.envelope_id, model.event.c.number, model.segment.c.first_index)
 )
+RECEIVED = EnvelopeState.RECEIVED.value
 _STILL_OPEN = f"state = '{EnvelopeState.OPEN.value}'"
 _SEAL_ENVELOPES = update_rows(
     "seal_envelopes",
@@ -188,8 +189,12 @@ def _receipt(write: writes.Seal, position: int, content: dict[UUID, _EventConten
 def _known_receipt(write: writes.Seal, position: int, content: PutGroup) -> writes.SealReceipt:
     """Make the receipt of an envelope whose items are one segment, as nothing of it has failed."""
     data, items = content.data[0], content.items[0]
-    hashes = (sha256(data).digest(),) if data else ()
-    whole = content_hash([Content(content.types[0].hashed_name, items, hashes, content.tags[0])], write.headers)
+    name, tags = content.types[0].hashed_name, content.tags[0]
+    data_hash = sha256(data).digest() if data else b""
+    if write.headers is None and tags is NO_TAGS:
+        whole = sha256(name.encode() + b"\0" + items.to_bytes(8, "big") + data_hash).digest()
+    else:
+        whole = content_hash([Content(name, items, (data_hash,) if data else (), tags)], write.headers)
     return writes.SealReceipt(write.envelope_id, position, 1, items, len(data), whole)
 
 
@@ -219,7 +224,7 @@ def _received(receipt: writes.SealReceipt, at: datetime, keyed_content: bytes | 
         keyed_content: its hash however it is cut into segments, where it has an idempotency key.
     """
     return (
-        *(EnvelopeState.RECEIVED.value, at, receipt.position, receipt.events, receipt.items, receipt.data_bytes),
+        *(RECEIVED, at, receipt.position, receipt.events, receipt.items, receipt.data_bytes),
         *(receipt.hash, keyed_content, receipt.envelope_id),
     )
 
@@ -235,8 +240,6 @@ def _close_envelopes(connection: sa.Connection, statement: RowStatement, rows: S
 
 
 # -- whole envelopes -------------------------------------------------------------------------------------------------
-
-RECEIVED = EnvelopeState.RECEIVED.value
 
 ASKED_AT_ONCE = 500
 """Ids about which one statement asks. More make fewer statements, and each longer."""

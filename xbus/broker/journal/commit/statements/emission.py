@@ -28,6 +28,7 @@ INSERT_ENVELOPES = insert_rows(
         *("closed_at", "position", "events", "items", "bytes", "hash", "content_hash"),
     ],
 )
+_OPEN = EnvelopeState.OPEN.value
 _NOT_RECEIVED = (None,) * 7
 """The values of an open envelope that it gets when it is sealed."""
 
@@ -58,7 +59,7 @@ _EVENT_KEY = (model.event.primary_key.name, "UNIQUE constraint failed: event.id"
 def start_envelopes(connection: sa.Connection, group: Sequence[writes.StartEnvelope]) -> None:
     rows = [
         (
-            *(write.envelope_id, write.emitter_id, EnvelopeState.OPEN.value, write.at),
+            *(write.envelope_id, write.emitter_id, _OPEN, write.at),
             *(*write.head, *_NOT_RECEIVED),
         )
         for write in group
