@@ -5,8 +5,10 @@ VENV := .venv
 IN_VENV := $(VENV)/bin/python -m
 SOURCES := $(wildcard xbus spark_worker pyspark_xbus.py alembic tests examples benchmarks)
 
-# Tests run side by side in so many processes; two more than two cores, because most tests wait for what they started.
-WORKERS ?= 4
+# Tests run side by side in so many processes. Everyday tests mostly wait for what they started, and need less than a core
+# each. Those that only make test-slow and make test-old run start whole buses.
+test: WORKERS ?= 6
+test-slow test-old: WORKERS ?= 4
 
 # Without bytecode that is kept, each process of the tests compiles 100,000 lines before it begins.
 unexport PYTHONDONTWRITEBYTECODE

@@ -24,7 +24,7 @@ from xbus.emitter import AsyncEmitter
 COUNTED = Path(__file__).parents[1] / "support" / "counted"
 
 GROUP = 100
-ROUNDS = 50
+ROUNDS = 200
 PUTS = 10
 """The puts of a round, each made when the one before is answered."""
 

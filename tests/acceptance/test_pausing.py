@@ -190,8 +190,7 @@ async def test_a_paused_emitter_or_type_is_refused_and_may_end_what_is_open(
         with pytest.raises(Failed, match="and the 1 s of `timeout` are over"):
             await emit(daemon, lambda sender: sender.put("numbers", [b"1"], timeout=1))
         await command_waits(daemon, kind, named, tmp_path)
-        # It insists for a second while nothing succeeds, and a pause is no such failure.
-        waiting = asyncio.create_task(emit(daemon, send_numbers(3), retry_seconds=1))
+        waiting = asyncio.create_task(emit(daemon, send_numbers(3)))
         asked = daemon.log.count("is paused")
         await eventually(lambda: daemon.log.count("is paused") > asked + 5, "the emitter waits for the end")
         assert not waiting.done()

@@ -21,8 +21,9 @@ TRACED = Path(__file__).parents[1] / "support" / "traced"
 CONSUMER: Nodes = {"store": []}
 WORKER_AND_TWO: Nodes = {"check": ["store", "book"], "store": [], "book": []}
 
-PUTS = 50
-"""A busy machine has something fall into most of them."""
+PUTS = 25
+MOST_RUNS = 6
+"""A busy machine has something fall into all puts of a run: then another run follows."""
 
 
 class Length(NamedTuple):
@@ -61,13 +62,37 @@ def test_a_put_passes_few_files_and_functions(
 ) -> None:
     url: str = request.getfixturevalue(f"{database}_url")
     add_bus(url, {"orders": nodes})
+    flow = Flow("orders", PUTS, is_tagged)
+    shortest = run_once(url, nodes, flow, tmp_path / "run-1", start_process)
+    for number in range(2, MOST_RUNS + 1):
+        if is_within(shortest, ceiling):
+            break
+        again = run_once(url, nodes, flow, tmp_path / f"run-{number}", start_process)
+        shortest = Length(*map(min, shortest, again))
+    assert is_within(shortest, ceiling), f"{shortest} exceeds {ceiling}"
+
+
+def is_within(length: Length, ceiling: Length) -> bool:
+    """Check whether no number is above its ceiling."""
+    return length == Length(*map(min, length, ceiling))
+
+
+def run_once(url: str, nodes: Nodes, flow: Flow, folder: Path, start_process: StartProcess) -> Length:
+    """Measure the puts of a flow in programs that are started for it.
+
+    Args:
+        url: of the database, in which the nodes are.
+        nodes: the recipients to start.
+        folder: for the files of the run.
+    """
     traces: list[Path] = []
 
     def traced() -> dict[str, str]:
-        traces.append(tmp_path / f"trace-{len(traces)}")
+        traces.append(folder / f"trace-{len(traces)}")
         return {"PYTHONPATH": str(TRACED), "XBUS_TRACE": str(traces[-1])}
 
-    daemon = Daemon(tmp_path / "daemon", url).start(env=traced())
+    folder.mkdir()
+    daemon = Daemon(folder / "daemon", url).start(env=traced())
     try:
         recipients = [
             start_process(
@@ -80,7 +105,7 @@ def test_a_put_passes_few_files_and_functions(
         ]
         put = run(
             *module("tests.support.putting"),
-            *(daemon.front, url, json.dumps(Flow("orders", PUTS, is_tagged))),
+            *(daemon.front, url, json.dumps(flow)),
             cwd=Path(__file__).parents[2],
             env=traced(),
         )
@@ -91,8 +116,7 @@ def test_a_put_passes_few_files_and_functions(
     finally:
         daemon.kill()
     wait_until(lambda: all(trace.exists() for trace in traces), "all programs have written their traces")
-    shortest = shortest_of(traces, json.loads(put.stdout.splitlines()[-1]))
-    assert shortest == Length(*map(min, shortest, ceiling)), f"{shortest} exceeds {ceiling}"
+    return shortest_of(traces, json.loads(put.stdout.splitlines()[-1]))
 
 
 def shortest_of(traces: list[Path], windows: list[tuple[float, float]]) -> Length:

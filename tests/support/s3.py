@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
@@ -19,6 +18,9 @@ def address(bucket: str, folder: str, port: int) -> str:
 @contextmanager
 def s3_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     """Run a server with a new bucket; gives the bucket's name and the server's port."""
+    # moto takes a second to import, and each process collects all tests.
+    from moto.server import ThreadedMotoServer
+
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

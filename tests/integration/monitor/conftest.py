@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from argon2 import PasswordHasher
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -93,15 +94,28 @@ def frame() -> FastAPI:
     return build_frame()
 
 
+@pytest.fixture(scope="session")
+def portal() -> Iterator[BlockingPortal]:
+    """The event loop of all monitors, as a client without one starts a thread and a loop for each request."""
+    with start_blocking_portal() as portal:
+        yield portal
+
+
 @pytest.fixture
-def monitor(database_url: str, tmp_path: Path, frame: FastAPI) -> Iterator[Monitor]:
+def monitor(database_url: str, tmp_path: Path, frame: FastAPI, portal: BlockingPortal) -> Iterator[Monitor]:
     """A monitor beside a broker that does not run."""
     zmq = {f"{part}socket": f"tcp://127.0.0.1:{free_port()}" for part in ("front", "back")}
     config = load(write_config(tmp_path / "config.ini", database_url, {"zmq": zmq}))
     journal = ConnectionPool(database_url)
     bus = BusAccess(config, journal, SystemClock(), CHEAP)
     show(frame, bus, is_encrypted=False)
-    yield Monitor(database_url, bus, lambda: TestClient(frame, "http://monitor", raise_server_exceptions=False))
+
+    def visit() -> TestClient:
+        client = TestClient(frame, "http://monitor", raise_server_exceptions=False)
+        client.portal = portal
+        return client
+
+    yield Monitor(database_url, bus, visit)
     journal.close()
 
 

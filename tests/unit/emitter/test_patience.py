@@ -58,6 +58,18 @@ def test_a_row_that_was_begun_counts_from_its_beginning() -> None:
     assert (patience.left, patience.failed()) == (0, None)
 
 
+def test_a_pause_is_no_failure_and_may_last_longer() -> None:
+    clock = HandClock()
+    patience = EmitterPatience(1, clock, pause_seconds=3600)
+    paused = Failed("paused by bob", "resume it", code="paused")
+    for second in range(0, 3600, 30):
+        clock.seconds = second
+        assert patience.paused()
+        assert 0 < patience.delay_after(paused) <= 0.5, "it asks again within its second"
+    clock.seconds = 3600
+    assert not patience.paused()
+
+
 def test_it_waits_as_long_as_the_bus_asks_within_its_time() -> None:
     clock = HandClock()
     patience = EmitterPatience(30, clock)
