@@ -31,7 +31,7 @@ from xbus.broker.journal.archive.plans import FilePlan
 from xbus.broker.journal.archive.segments import FileWritten
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.log.reading import read_head
-from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
+from xbus.broker.journal.operations.envelopes.details import resolve_envelope
 from xbus.broker.journal.retention.ages import sealed_before, way_to_archive
 from xbus.broker.journal.retention.keeping import read_keepings
 from xbus.broker.journal.retention.search import Scan

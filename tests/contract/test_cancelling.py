@@ -7,7 +7,7 @@ import pytest
 from tests.support.journal import NOW, Scribe
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import read_envelope
-from xbus.broker.journal.operations.envelopes.cancelling import cancel_open
+from xbus.broker.journal.operations.envelopes.details import cancel_open
 from xbus.broker.journal.writes import Cancel
 from xbus.errors import EnvelopeCancelled, Refused
 from xbus.states import EnvelopeState

@@ -19,8 +19,8 @@ from xbus.broker.journal.log.contents import (
     find_newest,
 )
 from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.operations.envelopes.details import resolve_envelope, shorten
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
-from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
 from xbus.broker.journal.writes import DeliveryMove, DeliveryRow, ProgressUpdate, StartEnvelope
 from xbus.envelope import EnvelopeHead
 from xbus.errors import Refused

@@ -11,19 +11,21 @@ from xbus.broker.journal.audit import acting_as
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
-from xbus.broker.journal.operations.failures import (
+from xbus.broker.journal.operations.failure_moves import (
     Assign,
     Comment,
-    FailureGroup,
     FailureMove,
+    Track,
+    move_failures,
+    move_group_page,
+)
+from xbus.broker.journal.operations.failures import (
+    FailureGroup,
     FailureSummary,
     GroupBounds,
     GroupFilters,
-    Track,
     list_failures,
     list_groups,
-    move_failures,
-    move_group_page,
     show_failure,
     show_group,
 )

@@ -12,8 +12,7 @@ from tests.support.why import ToldBroker
 from xbus import model
 from xbus.admin.why.inquiry import Inquiry
 from xbus.broker.journal.database.engine import create_engine
-from xbus.broker.journal.operations.failures import GroupFilters, list_groups, show_group
-from xbus.broker.journal.operations.failures.groups import MOST_COUNTED
+from xbus.broker.journal.operations.failures import MOST_COUNTED, GroupFilters, list_groups, show_group
 from xbus.states import TrackingState
 
 CORRECTED = TrackingState.CORRECTED

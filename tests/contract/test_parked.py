@@ -22,10 +22,23 @@ from xbus.broker.journal.log.overlays import OverlaidItem, list_overlaid
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.operations.corrections import add_correction, read_corrections
 from xbus.broker.journal.operations.envelopes.details import show_envelope
-from xbus.broker.journal.operations.parked import Parked, find_parked
-from xbus.broker.journal.operations.parked_items import ResumedEvent, drop_items, hold_item, resume_items
-from xbus.broker.journal.operations.parked_list import Filters, list_parked, read_parked_page, read_parked_roles
-from xbus.broker.journal.operations.parked_moves import drop_delivery, hold_delivery, resume_delivery
+from xbus.broker.journal.operations.parked import (
+    Filters,
+    Parked,
+    find_parked,
+    list_parked,
+    read_parked_page,
+    read_parked_roles,
+)
+from xbus.broker.journal.operations.parked_moves import (
+    ResumedEvent,
+    drop_delivery,
+    drop_items,
+    hold_delivery,
+    hold_item,
+    resume_delivery,
+    resume_items,
+)
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused

@@ -13,7 +13,7 @@ from tests.support.long_log import newest_graphs, put_log
 from xbus import model
 from xbus.broker.housekeeping.contents import ContentsKeeper
 from xbus.broker.journal.configuration import detaching
-from xbus.broker.journal.configuration.cursors import end_cursor, start_cursor
+from xbus.broker.journal.configuration.writing import end_cursor, start_cursor
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog, read_version
 from xbus.broker.journal.log.deliveries import read_cursors

@@ -5,7 +5,7 @@ from pathlib import Path
 from xbus.admin.files.descriptor import Descriptor
 from xbus.admin.files.descriptor_file import read_descriptor
 from xbus.admin.files.item_file import ItemFile
-from xbus.files.entry import Entry
+from xbus.files.text_lines import Entry
 
 CSV = '<format name="csv"><delimiter>;</delimiter><startline>2</startline></format>'
 LINES = '<format name="fixedlength"><startline>1</startline></format>'

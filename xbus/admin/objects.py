@@ -17,14 +17,8 @@ from xbus.broker.journal.operations.descriptors import DescriptorSummary
 from xbus.broker.journal.operations.envelopes.chains import ChainLink
 from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, EnvelopeSummary, EventSummary
 from xbus.broker.journal.operations.event_types import TypeCount
-from xbus.broker.journal.operations.failures import (
-    FailureDetail,
-    FailureGroup,
-    FailureSummary,
-    GroupDetail,
-)
-from xbus.broker.journal.operations.parked import Parked
-from xbus.broker.journal.operations.parked_list import ParkedSummary
+from xbus.broker.journal.operations.failures import FailureDetail, FailureGroup, FailureSummary, GroupDetail
+from xbus.broker.journal.operations.parked import Parked, ParkedSummary
 from xbus.broker.journal.operations.roles import RoleStatus
 from xbus.broker.journal.people import Person, PersonToken, Right, write_rights
 from xbus.broker.journal.readers.parked import ParkedBatch

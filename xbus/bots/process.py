@@ -8,7 +8,6 @@ from asyncio.subprocess import Process
 from collections.abc import Collection, Mapping
 
 from xbus.bots.job import Outcome, RunJob
-from xbus.bots.printed import Printed
 from xbus.rpc.curve import KEY_VARIABLES
 
 MOST_PRINTED_BYTES = 65_536
@@ -35,6 +34,46 @@ def passed_on(environment: Mapping[str, str], more: Collection[str]) -> dict[str
         more: names that a person added to ``PASSED``.
     """
     return {name: environment[name] for name in (*PASSED, *more) if name in environment}
+
+
+class Printed:
+    """Reads a pipe, so that nobody who prints has to wait, and keeps the end.
+
+    Args:
+        source: the number of the pipe's end; it is closed with this object.
+        most: the bytes that are kept.
+    """
+
+    def __init__(self, source: int, most: int) -> None:
+        self._source = source
+        self._most = most
+        self._kept = bytearray()
+        os.set_blocking(source, False)
+        asyncio.get_running_loop().add_reader(source, self._read)
+
+    def take(self) -> str:
+        """Give what was printed since the last time, with all that is in the pipe now."""
+        self._read(most_reads=1000)
+        found = self._kept.decode(errors="replace")
+        self._kept.clear()
+        return found
+
+    def _read(self, most_reads: int = 1) -> None:
+        for _ in range(most_reads):
+            try:
+                data = os.read(self._source, 65_536)
+            except BlockingIOError:
+                return
+            if not data:
+                asyncio.get_running_loop().remove_reader(self._source)
+                return
+            self._kept += data
+            del self._kept[: -self._most]
+
+    def close(self) -> None:
+        """Read nothing more."""
+        asyncio.get_running_loop().remove_reader(self._source)
+        os.close(self._source)
 
 
 class Child:

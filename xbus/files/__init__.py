@@ -7,14 +7,12 @@ the map ``{"sha256": digest}``, of all pieces together. Emitters write these by 
 them by ``event.save``. A reader, or a program in another language, does the same by this form.
 
 **Items out of text.** Commands, monitor and the gateway for HTTP read CSV by one reader. ``text_lines`` decodes
-bytes and divides them into lines, ``csv_rows`` makes rows of lines, ``csv_items`` makes items of rows.
+bytes and divides them into lines, ``csv_items`` makes rows of lines and items of rows.
 """
 
 from xbus.files.csv_items import CsvForm, CsvItems, named_delimiter
-from xbus.files.entry import Entry, Unreadable
-from xbus.files.form import BAD_FILE, PIECE_BYTES
-from xbus.files.incoming import FileHead, IncomingFile
-from xbus.files.outgoing import OutgoingFile
+from xbus.files.file_items import BAD_FILE, PIECE_BYTES, FileHead, IncomingFile, OutgoingFile
+from xbus.files.text_lines import Entry, Unreadable
 
 __all__ = [
     "BAD_FILE",

@@ -11,8 +11,7 @@ import msgpack  # type: ignore[import-untyped]
 
 from xbus.errors import Failed, Refused
 from xbus.files.csv_items import CsvForm, CsvItems, named_delimiter
-from xbus.files.entry import Entry, Unreadable
-from xbus.files.text_lines import NO_TEXT, LineDecoder, TextDecoder, TextLine, say_nothing
+from xbus.files.text_lines import NO_TEXT, Entry, LineDecoder, TextDecoder, TextLine, Unreadable, say_nothing
 from xbus.json_text import parse_json
 from xbus.rpc.items import item_bytes
 

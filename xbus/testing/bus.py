@@ -13,8 +13,7 @@ from xbus.broker.journal.configuration import BotSpec, BusSpec, EventTypeSpec, m
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
 from xbus.broker.journal.operations.bots import BotRunStatus, list_runs
-from xbus.broker.journal.operations.parked import find_parked
-from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
+from xbus.broker.journal.operations.parked import Filters, ParkedSummary, find_parked, list_parked
 from xbus.config import BackSettings
 from xbus.emitter.receipt import Receipt
 from xbus.envelope import EnvelopeHead

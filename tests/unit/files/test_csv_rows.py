@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.files.csv_rows import Row, RowReader
+from xbus.files.csv_items import Row, RowReader
 from xbus.files.text_lines import LineDecoder, TextDecoder, TextLine
 
 

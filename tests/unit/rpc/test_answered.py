@@ -305,7 +305,7 @@ PACKED = {
     ("xbus/recipient/deliveries.py", "_answer_to"): "a check",
     ("xbus/recipient/calls.py", "_check_reply"): "a check",
     ("xbus/bots/job.py", "line"): "a run, as it came over the wire",
-    ("xbus/files/outgoing.py", "next_item"): "a file's name and hash",
+    ("xbus/files/file_items.py", "next_item"): "a file's name and hash",
     ("xbus/http/dialects/native.py", "_ask"): "a reply, as it came over the wire",
     ("xbus/http/batches.py", "_packed_event"): "events, as they came over the wire",
     ("xbus/http/batches.py", "_packed_map"): "the same",

@@ -13,22 +13,8 @@ from xbus.admin.address import CommandLogin, broker_address, way_to
 from xbus.admin.arguments import BOT
 from xbus.admin.objects import of_bot, of_run
 from xbus.admin.output import STATE, Column, Output, counted, facts, name_column, one_json
-from xbus.admin.program import (
-    ROW_ID,
-    CommandGroup,
-    FiniteRange,
-)
-from xbus.admin.signatures import (
-    LIMIT,
-    REASON,
-    BusAction,
-    CommandBus,
-    argument,
-    command,
-    command_of,
-    option,
-    shown,
-)
+from xbus.admin.program import ROW_ID, CommandGroup, FiniteRange
+from xbus.admin.signatures import LIMIT, REASON, BusAction, CommandBus, argument, command, command_of, option, shown
 from xbus.bots import Allowed, BotRunner, RunnerOptions
 from xbus.bots.back import BackCalls
 from xbus.bots.job import ANY

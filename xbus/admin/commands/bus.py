@@ -29,7 +29,7 @@ from xbus.broker.journal.configuration import Plan
 from xbus.broker.journal.configuration.checked import read_readable
 from xbus.broker.journal.configuration.owed import Arrears, Owed
 from xbus.broker.journal.database.connection import connected
-from xbus.broker.journal.operations.envelopes.short_ids import FEWEST_CHARACTERS, shorten
+from xbus.broker.journal.operations.envelopes.details import FEWEST_CHARACTERS, shorten
 from xbus.ending import REFUSED
 from xbus.errors import ConfigurationError, Refused, XbusError
 

@@ -10,11 +10,7 @@ import click
 from xbus.admin.arguments import EMITTER, MOMENT, ROLE, TYPE
 from xbus.admin.objects import of_envelope, of_envelope_detail
 from xbus.admin.output import CAUSE, STATE, Column, Output, Row, counted, facts, moment, name_column, rows_of
-from xbus.admin.program import (
-    Careful,
-    CommandGroup,
-    EnvelopeId,
-)
+from xbus.admin.program import Careful, CommandGroup, EnvelopeId
 from xbus.admin.repair.view import failure_rows
 from xbus.admin.search import EnvelopeItem, read_items_page
 from xbus.admin.signatures import (
@@ -32,17 +28,19 @@ from xbus.admin.signatures import (
 from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.database.connection import Connection
-from xbus.broker.journal.operations.envelopes.cancelling import cancel_open, check_open
 from xbus.broker.journal.operations.envelopes.details import (
     MOST_EVENTS,
     EnvelopeDetail,
     EnvelopeSummary,
+    cancel_open,
+    check_open,
     envelope_unknown,
     read_position,
+    resolve_envelope,
+    shorten,
     show_envelope,
 )
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
-from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
 from xbus.headers import header_text
 from xbus.states import EnvelopeState
 

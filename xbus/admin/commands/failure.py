@@ -10,11 +10,7 @@ import click
 from xbus.admin.arguments import ROLE
 from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group
 from xbus.admin.output import Column, Output, counted, facts, moment, rows_of
-from xbus.admin.program import (
-    ROW_ID,
-    CommandGroup,
-    EnvelopeId,
-)
+from xbus.admin.program import ROW_ID, CommandGroup, EnvelopeId
 from xbus.admin.repair.moves import assignment, move_group, newest_of_group
 from xbus.admin.repair.view import failure_rows, group_rows
 from xbus.admin.signatures import (
@@ -30,19 +26,15 @@ from xbus.admin.signatures import (
     shown,
 )
 from xbus.broker.journal.database.connection import Connection
-from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
+from xbus.broker.journal.operations.envelopes.details import resolve_envelope
+from xbus.broker.journal.operations.failure_moves import Assign, Comment, FailureMove, Track, move_failures
 from xbus.broker.journal.operations.failures import (
-    Assign,
-    Comment,
     FailureDetail,
     FailureGroup,
-    FailureMove,
     GroupFilters,
     GroupPage,
-    Track,
     list_failures,
     list_groups,
-    move_failures,
     show_failure,
     show_group,
     unknown_failure,

@@ -15,7 +15,7 @@ from xbus.admin.progress import progress
 from xbus.admin.search import MOST_ITEMS, Condition, Search, SearchResult, StreamRequest, read_stream, search_items
 from xbus.admin.signatures import LIMIT, SHOW_SECRETS, CommandBus, argument, command, option, shown
 from xbus.broker.journal.log.slices import Start
-from xbus.broker.journal.operations.envelopes.short_ids import shorten
+from xbus.broker.journal.operations.envelopes.details import shorten
 
 
 @command()

@@ -12,11 +12,7 @@ from xbus.admin.arguments import READER, ROLE, SERVICE, SUBSCRIPTION, TYPE
 from xbus.admin.commands.envelope import ENVELOPE
 from xbus.admin.objects import of_parked_batch, of_parked_part
 from xbus.admin.output import CAUSE, Column, Output, counted, escaped, facts, name_column
-from xbus.admin.program import (
-    CommandGroup,
-    EnvelopeId,
-    digits,
-)
+from xbus.admin.program import CommandGroup, EnvelopeId, digits
 from xbus.admin.repair.moves import (
     CorrectionTarget,
     Standing,
@@ -58,9 +54,8 @@ from xbus.admin.signatures import (
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.repeats import Past
-from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
-from xbus.broker.journal.operations.parked import Parked
-from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
+from xbus.broker.journal.operations.envelopes.details import resolve_envelope, shorten
+from xbus.broker.journal.operations.parked import Filters, Parked, ParkedSummary, list_parked
 from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.parked import (
     ParkedBatch,

@@ -10,11 +10,7 @@ import click
 from xbus.admin.arguments import READER
 from xbus.admin.objects import of_move, of_range, of_reader
 from xbus.admin.output import Output, Row, age, counted, name_column
-from xbus.admin.program import (
-    ROW_ID,
-    Careful,
-    CommandGroup,
-)
+from xbus.admin.program import ROW_ID, Careful, CommandGroup
 from xbus.admin.signatures import (
     LIMIT,
     REASON,

@@ -16,8 +16,7 @@ from xbus.admin.why.findings import Finding, Proof
 from xbus.admin.why.inquiry import Inquiry, RunningBroker
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.broker.journal.operations.envelopes.chains import read_ancestors, read_descendants
-from xbus.broker.journal.operations.envelopes.details import envelope_unknown
-from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
+from xbus.broker.journal.operations.envelopes.details import envelope_unknown, resolve_envelope, shorten
 from xbus.broker.journal.operations.failures import FailureSummary
 from xbus.broker.journal.operations.why.envelopes import AskedPart
 

@@ -46,7 +46,7 @@ from xbus.admin.files.descriptor import (
 )
 from xbus.admin.files.xml_records import malformed, paired, qualified, safe_parser
 from xbus.errors import XbusError
-from xbus.files.entry import Unreadable
+from xbus.files.text_lines import Unreadable
 
 TRUE = ("true", "yes", "on", "1")
 FALSE = ("false", "no", "off", "0")

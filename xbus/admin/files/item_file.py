@@ -25,8 +25,7 @@ from xbus.admin.files.text import (
 from xbus.admin.files.xml_records import XmlReader
 from xbus.emitter import Envelope, Event
 from xbus.errors import Refused, XbusError
-from xbus.files.entry import Entry, Unreadable
-from xbus.files.text_lines import NO_TEXT, say_nothing
+from xbus.files.text_lines import NO_TEXT, Entry, Unreadable, say_nothing
 
 
 class EntryReader(Protocol):

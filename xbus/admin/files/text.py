@@ -12,10 +12,8 @@ from typing import BinaryIO, NamedTuple, cast
 
 from xbus.admin.files.descriptor import CsvLayout, FixedLayout, Misfit, item_of_columns
 from xbus.errors import XbusError
-from xbus.files.csv_items import CsvForm, CsvItems
-from xbus.files.csv_rows import Row, RowReader, ended
-from xbus.files.entry import Entry, Unreadable
-from xbus.files.text_lines import NO_TEXT, LineDecoder, TextDecoder, TextLine, say_nothing
+from xbus.files.csv_items import CsvForm, CsvItems, Row, RowReader, ended
+from xbus.files.text_lines import NO_TEXT, Entry, LineDecoder, TextDecoder, TextLine, Unreadable, say_nothing
 from xbus.json_text import parse_json
 
 STANDARD_INPUT = Path("-")

@@ -13,8 +13,16 @@ from xml.parsers import expat
 
 from xbus.admin.files.descriptor import ANY_NAMESPACE, Misfit, XmlLayout, is_called, item_of_element
 from xbus.errors import Refused
-from xbus.files.entry import Entry, Unreadable
-from xbus.files.text_lines import DEFAULT_ENCODING, MARKS, NO_TEXT, TextDecoder, order_of, say_nothing
+from xbus.files.text_lines import (
+    DEFAULT_ENCODING,
+    MARKS,
+    NO_TEXT,
+    Entry,
+    TextDecoder,
+    Unreadable,
+    order_of,
+    say_nothing,
+)
 
 DEEPEST = 200
 """Elements within elements."""

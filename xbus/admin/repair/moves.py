@@ -19,25 +19,33 @@ from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.repeats import Past, PastEvent
 from xbus.broker.journal.log.role_progress import MOST_COUNTED
 from xbus.broker.journal.operations.backlog import LACKING
-from xbus.broker.journal.operations.corrections import (
-    add_correction,
-    hold_sealed,
-    list_sharing,
-    read_corrected_item,
-)
+from xbus.broker.journal.operations.corrections import add_correction, hold_sealed, list_sharing, read_corrected_item
 from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, show_envelope
 from xbus.broker.journal.operations.event_types import read_secret_fields
-from xbus.broker.journal.operations.failures import Assign, FailureMove, move_group_page, show_group
-from xbus.broker.journal.operations.parked import Parked, ParkedItem, find_parked, find_past, parked_of
-from xbus.broker.journal.operations.parked_items import ResumedEvent, drop_items, hold_item, resume_items
-from xbus.broker.journal.operations.parked_list import (
+from xbus.broker.journal.operations.failure_moves import Assign, FailureMove, move_group_page
+from xbus.broker.journal.operations.failures import show_group
+from xbus.broker.journal.operations.parked import (
     Filters,
+    Parked,
+    ParkedItem,
     ParkedSummary,
+    find_parked,
+    find_past,
     list_parked_items,
+    parked_of,
     read_parked_page,
     read_parked_roles,
 )
-from xbus.broker.journal.operations.parked_moves import drop_delivery, hold_delivery, resume_deliveries, resume_delivery
+from xbus.broker.journal.operations.parked_moves import (
+    ResumedEvent,
+    drop_delivery,
+    drop_items,
+    hold_delivery,
+    hold_item,
+    resume_deliveries,
+    resume_delivery,
+    resume_items,
+)
 from xbus.broker.journal.people import known_person
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_uuid

@@ -26,14 +26,20 @@ from xbus.admin.why.deliveries import (
 from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, counted, moment
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations.bots import BotRunStatus
-from xbus.broker.journal.operations.envelopes.short_ids import DIGITS
-from xbus.broker.journal.operations.why.bots import MOST_RUNS, BotFacts, list_bots_of, read_bot_facts
+from xbus.broker.journal.operations.envelopes.details import DIGITS
 from xbus.broker.journal.operations.why.deliveries import KeyedEnvelope, read_keyed
 from xbus.broker.journal.operations.why.emitters import MOST_LOOKED_AT, EmitterFacts, find_emitter, read_emitter_facts
 from xbus.broker.journal.operations.why.envelopes import AskedPart, EnvelopeFacts, read_envelope_facts
-from xbus.broker.journal.operations.why.readers import ReaderFacts, read_reader_facts
 from xbus.broker.journal.operations.why.roles import RoleFacts, read_role_facts
-from xbus.broker.journal.operations.why.situations import read_logins
+from xbus.broker.journal.operations.why.situations import (
+    MOST_RUNS,
+    BotFacts,
+    ReaderFacts,
+    list_bots_of,
+    read_bot_facts,
+    read_logins,
+    read_reader_facts,
+)
 from xbus.broker.journal.operations.why.subjects import find_keyed, find_subject, read_oldest
 from xbus.broker.journal.readers.status import MOST_COUNTED_EVENTS, ReaderStatus
 from xbus.broker.journal.readers.subscribers import SubscriberStatus

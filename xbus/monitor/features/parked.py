@@ -11,19 +11,13 @@ from xbus.admin.commands import parked
 from xbus.admin.commands.parked import CorrectItem, DropBatches, DropParked, ResumeBatches, ResumeParked
 from xbus.admin.objects import fields_of
 from xbus.admin.output import counted
-from xbus.admin.repair.moves import (
-    resume_all,
-)
+from xbus.admin.repair.moves import resume_all
 from xbus.admin.repair.view import view
 from xbus.admin.signatures import OPTIONAL_REASON, BusAction, CommandBus, option
-from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
-from xbus.broker.journal.operations.parked_list import Filters, count_parked_groups, list_parked
+from xbus.broker.journal.operations.envelopes.details import resolve_envelope
+from xbus.broker.journal.operations.parked import Filters, count_parked_groups, list_parked
 from xbus.broker.journal.people import Right
-from xbus.broker.journal.readers.parked import (
-    find_parked_batch,
-    list_parked_batches,
-    read_parked_events,
-)
+from xbus.broker.journal.readers.parked import find_parked_batch, list_parked_batches, read_parked_events
 from xbus.errors import Refused
 from xbus.ids import Ids
 from xbus.monitor.actions import QueryForm, query_of, serve_answer

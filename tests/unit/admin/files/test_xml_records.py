@@ -11,7 +11,7 @@ from xbus.admin.files.descriptor import Descriptor, ElementPath, XmlLayout
 from xbus.admin.files.item_file import ItemFile
 from xbus.admin.files.xml_records import XmlReader
 from xbus.errors import XbusError
-from xbus.files.entry import Unreadable
+from xbus.files.text_lines import Unreadable
 
 INT = "<type>int</type>"
 

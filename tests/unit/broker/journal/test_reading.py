@@ -15,7 +15,7 @@ from xbus.broker.journal.log.reading import read_at, read_ends, read_log, read_s
 from xbus.broker.journal.log.repeats import read_parked
 from xbus.broker.journal.log.replies import read_asks, read_cancelled, read_held_replies, read_replies
 from xbus.broker.journal.operations.corrections import read_corrected_events, read_corrected_item
-from xbus.broker.journal.operations.parked_list import Filters, read_parked_page
+from xbus.broker.journal.operations.parked import Filters, read_parked_page
 from xbus.clock import SystemClock
 from xbus.ids import Ids
 

@@ -9,6 +9,7 @@ Face: the names below, and ``chaining``, ``checked``, ``decisions``, ``detaching
 ``logins``, ``names``, ``owed``, ``pausing``, ``plan``, ``reading``, ``table_checks``.
 """
 
+from xbus.broker.journal.configuration.checks import MOST_ITEMS, MOST_MILLISECONDS
 from xbus.broker.journal.configuration.demo import add_demo_rows
 from xbus.broker.journal.configuration.entries import (
     BotSpec,
@@ -37,7 +38,6 @@ from xbus.broker.journal.configuration.logins import (
 )
 from xbus.broker.journal.configuration.plan import Change, Move, Plan, make_plan
 from xbus.broker.journal.configuration.reading import Stored, read_stored
-from xbus.broker.journal.configuration.subscriptions.rules import MOST_ITEMS, MOST_MILLISECONDS
 from xbus.broker.journal.configuration.writing import apply
 
 __all__ = [

@@ -1,12 +1,16 @@
 """The rules that a configuration must keep before it is accepted; pure."""
 
+import base64
+import binascii
+import json
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from urllib.parse import urlsplit
 
 from xbus import graph as graphs
-from xbus.broker.journal.configuration.bots.rules import find_bot_problems
 from xbus.broker.journal.configuration.chaining import find_chain_problems, stored_nodes
 from xbus.broker.journal.configuration.entries import (
+    BotSpec,
     BusSpec,
     ConfigurationProblem,
     EventTypeSpec,
@@ -14,9 +18,11 @@ from xbus.broker.journal.configuration.entries import (
     RoleSpec,
     Section,
     ServiceSpec,
+    SubscriptionSpec,
 )
 from xbus.broker.journal.configuration.reading import Stored
-from xbus.broker.journal.configuration.subscriptions.rules import find_subscription_problems
+from xbus.errors import ConfigurationError
+from xbus.slots import Schedule
 
 FAILURE_FIELDS = ("failures", "attempts", "first_delay", "longest_delay", "jitter")
 """The fields of a service about failures."""
@@ -226,3 +232,168 @@ def _graph_problems(event_type: EventTypeSpec, workers: dict[str, bool]) -> list
         for node in stored_nodes(event_type).values()
     ]
     return graphs.problems(graphs.Graph({node.name: node for node in nodes}))
+
+
+MOST_SETTINGS_BYTES = 65_536
+"""The bytes of a bot's settings as JSON: each run gets them."""
+
+
+def find_bot_problems(
+    ever: BusSpec, bus: BusSpec, known: Collection[tuple[Section, str]]
+) -> Iterator[ConfigurationProblem]:
+    """Iterate over the faults of the bots of ``bus``.
+
+    Args:
+        ever: all entries that there are and were.
+        bus: the wished entries.
+        known: section and name of all entries that there will be.
+    """
+    kinds = {service.name: service.kind for service in ever.with_all(bus).services.values()}
+    runners = [name for name, kind in kinds.items() if kind == "runner" and (Section.SERVICE, name) in known]
+    for bot in bus.bots.values():
+        place = (Section.BOT, bot.name)
+        problems = (*_work_problems(bot), *_reading_problems(bot), *_runner_problems(bot, kinds, runners))
+        for key, sentence in problems:
+            yield ConfigurationProblem((*place, key), sentence)
+        if bot.emitter in ever.with_all(bus).emitters or bot.emitter in ever.with_all(bus).profiles:
+            sentence = f'an emitter or a profile is called "{bot.emitter}", as the bot\'s own has to be'
+            yield ConfigurationProblem((*place, "name"), sentence)
+    own = {bot.emitter for bot in ever.with_all(bus).bots.values() if bot.reads}
+    for section in (Section.READER, Section.SERVICE):
+        for name in own & bus.section(section).keys():
+            sentence = f'"{name}" is the name of the reader that the bus has for a bot: take another name'
+            yield ConfigurationProblem((section, name, "name"), sentence)
+    for bot in bus.bots.values():
+        if bot.reads and (bot.emitter in ever.readers or bot.emitter in ever.services):
+            sentence = f'a reader or a service is called "{bot.emitter}", as the bot\'s own has to be'
+            yield ConfigurationProblem((Section.BOT, bot.name, "name"), sentence)
+
+
+def _work_problems(bot: BotSpec) -> Iterator[tuple[str, str]]:
+    if bool(bot.call) == bool(bot.command):
+        yield "call", "a bot has either call or command"
+    module, colon, function = bot.call.partition(":")
+    if bot.call and not (colon and _is_dotted(module) and _is_dotted(function)):
+        yield "call", f'call must be "module:function", and is "{bot.call}"'
+    if bot.cron:
+        try:
+            Schedule(bot.cron, bot.timezone)
+        except ConfigurationError as error:
+            yield ("timezone" if error.code == "unknown_timezone" else "cron"), f"{error.cause}: {error.next_step}"
+    if len(json.dumps(bot.settings, ensure_ascii=False).encode()) > MOST_SETTINGS_BYTES:
+        yield "settings", f"settings are larger than {MOST_SETTINGS_BYTES} bytes of JSON"
+
+
+def _reading_problems(bot: BotSpec) -> Iterator[tuple[str, str]]:
+    if bot.reads and bot.cron:
+        yield "reads", "a bot has either cron or reads"
+    plain = BotSpec(bot.name)
+    for field in ("batch_items", "batch_bytes", "batch_wait"):
+        if not bot.reads and getattr(bot, field) != getattr(plain, field):
+            yield field, f"{field} is of meaning for bots with reads only"
+    if bot.reads and bot.missed != plain.missed:
+        yield "missed", "missed is of meaning for bots with cron only: batches are never missed"
+    if circle := sorted(bot.reads & bot.emits):
+        yield "emits", f'the bot reads "{circle[0]}", and would read without end what it emits'
+
+
+def _is_dotted(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def _runner_problems(bot: BotSpec, kinds: Mapping[str, str], runners: Collection[str]) -> Iterator[tuple[str, str]]:
+    if bot.runners is None and len(runners) != 1:
+        there = f"there are {len(runners)}" if runners else "there is none"
+        yield "runners", f"runners must name a service of kind runner where there is not exactly one ({there})"
+    if bot.runners is not None and kinds.get(bot.runners, "runner") != "runner":
+        yield "runners", f'service "{bot.runners}" is a {kinds[bot.runners]}, and no runner'
+
+
+MOST_ITEMS = 10_000
+MOST_MILLISECONDS = 3_600_000
+"""The most of a batch, and the longest that it waits for more, for every way in. Clients of Routemaster know them."""
+
+LONGEST_URL = 2048
+
+LONGEST_WORD = 1024
+"""The characters of a secret of Routemaster. All secrets are in memory, and go to gateways with each of their looks."""
+
+SECRET_PREFIX = "whsec_"  # noqa: S105  A prefix, which each secret of Standard Webhooks has.
+LEAST_SECRET_BYTES = 24
+MOST_SECRET_BYTES = 64
+"""The bytes of a secret that https://github.com/standard-webhooks/standard-webhooks, "Signature scheme", wants."""
+
+
+def find_subscription_problems(ever: BusSpec, bus: BusSpec) -> Iterator[ConfigurationProblem]:
+    """Iterate over the faults of the subscriptions of ``bus``.
+
+    Args:
+        ever: all entries that there are and were.
+        bus: the wished entries.
+    """
+    own = {each.reader.name for each in ever.with_all(bus).subscriptions.values()}
+    for section in (Section.READER, Section.SERVICE):
+        for name in own & bus.section(section).keys():
+            sentence = f'"{name}" is the name of the reader that the bus has for a subscription: take another name'
+            yield ConfigurationProblem((section, name, "name"), sentence)
+    for each in bus.subscriptions.values():
+        place = (Section.SUBSCRIPTION, each.name)
+        for key, sentence in _problems(each, ever.subscriptions.get(each.name)):
+            yield ConfigurationProblem((*place, key), sentence)
+        if each.reader.name in ever.readers or each.reader.name in ever.services:
+            sentence = f'a reader or a service is called "{each.reader.name}", as the subscription\'s own has to be'
+            yield ConfigurationProblem((*place, "name"), sentence)
+
+
+def _problems(each: SubscriptionSpec, present: SubscriptionSpec | None) -> Iterator[tuple[str, str]]:
+    # Of a client of Routemaster all topics may be removed, and it is a subscriber all the same.
+    if not each.event_types and each.format != "routemaster":
+        yield "event_types", "name at least one event type"
+    if not is_callback_url(each.url):
+        wish = f"an address of http or https without login and password, of at most {LONGEST_URL} characters"
+        yield "url", f"url must be {wish}"
+    if not 1 <= each.max <= MOST_ITEMS:
+        yield "max", f"max must be from 1 to {MOST_ITEMS:,}"
+    if not 0 <= each.timeout <= MOST_MILLISECONDS:
+        yield "timeout", f"timeout must be from 0 to {MOST_MILLISECONDS:,} milliseconds"
+    if each.max_lag is None and each.when_behind != "alarm":
+        yield "when_behind", f'when_behind = "{each.when_behind}" needs max_lag, which says what behind is'
+    first, longest = each.retry.first_delay, each.retry.longest_delay
+    if first is not None and longest is not None and first > longest:
+        yield "first_delay", f"first_delay ({first:g} s) is longer than longest_delay ({longest:g} s)"
+    if each.secret and not is_secret(each.secret, each.format):
+        key = f"{SECRET_PREFIX} and {LEAST_SECRET_BYTES} to {MOST_SECRET_BYTES} bytes in Base64"
+        word = f"a word without colons of at most {LONGEST_WORD:,} characters"
+        yield "secret", f"the secret must be {word if each.format == 'routemaster' else key}"
+    if present is not None and present.ranges != each.ranges:
+        sentence = (
+            f"it began with {present.ranges} ranges, which ranges tells for good; "
+            "xbus reader split and xbus reader merge change those that it has now"
+        )
+        yield "ranges", sentence
+
+
+def is_callback_url(url: str) -> bool:
+    """Check whether a URL can be called; whether its host may be is known when it is called."""
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return is_whole and "@" not in parts.netloc and len(url) <= LONGEST_URL and _is_word(url)
+
+
+def is_secret(secret: str, format_: str) -> bool:
+    """Check a secret: a key of Standard Webhooks, or for Routemaster the word by which it logs in, too."""
+    if format_ == "routemaster":
+        return len(secret) <= LONGEST_WORD and ":" not in secret and _is_word(secret)
+    try:
+        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return secret.startswith(SECRET_PREFIX) and LEAST_SECRET_BYTES <= len(key) <= MOST_SECRET_BYTES
+
+
+def _is_word(text: str) -> bool:
+    """Check for visible ASCII alone: a line break would forge headers of a call, an escape sequence a terminal."""
+    return text.isascii() and text.isprintable() and " " not in text

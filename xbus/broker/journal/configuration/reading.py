@@ -7,7 +7,7 @@ from functools import cached_property
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, select
 
-from xbus.broker.journal.configuration.bots.stored import is_of_bot, read_bots
+from xbus.broker.journal.configuration.bots import is_of_bot, read_bots
 from xbus.broker.journal.configuration.chaining import SEPARATOR
 from xbus.broker.journal.configuration.entries import (
     BusSpec,
@@ -20,11 +20,12 @@ from xbus.broker.journal.configuration.entries import (
     ServiceSpec,
 )
 from xbus.broker.journal.configuration.former import is_chosen, without_end
-from xbus.broker.journal.configuration.subscriptions.stored import is_of_subscription, read_subscriptions
+from xbus.broker.journal.configuration.subscriptions import is_of_subscription, read_subscriptions
 from xbus.broker.journal.log.catalog import newest_graphs, read_graph, read_service_names, read_version
 from xbus.broker.journal.log.emitters.entries import read_limits
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.operations.event_types import read_paths
+from xbus.broker.journal.operations.row_values import value_of
 from xbus.broker.journal.retention.limits import limit_of
 from xbus.broker.journal.writes import NO_LIMITS
 from xbus.graph import Graph
@@ -127,17 +128,11 @@ def _event_types(connection: Connection, removed: bool) -> Iterator[EventTypeSpe
     types = dict(connection.execute(_TYPE_NAMES).all())
     for row in rows.all():
         nodes = _as_named(read_graph(connection, graphs[row.id]), names, types) if row.id in graphs else {}
-        yield EventTypeSpec(
-            *(row.name, row.immediate_reply, nodes, row.bad_items, row.max_isolated, read_paths(row.secret)),
-            *(row.keep, row.keep_bytes, row.keep_last_per_key, row.archive_after, row.compress),
-        )
+        yield value_of(EventTypeSpec, row, nodes=nodes, secret=read_paths(row.secret))
 
 
 def _services(connection: Connection, removed: bool) -> Iterator[ServiceSpec]:
-    return (
-        ServiceSpec(row.name, row.kind, row.failures, row.attempts, row.first_delay, row.longest_delay, row.jitter)
-        for row in connection.execute(_SERVICES, {"removed": removed}).all()
-    )
+    return (value_of(ServiceSpec, row) for row in connection.execute(_SERVICES, {"removed": removed}).all())
 
 
 def _readers(connection: Connection, removed: bool) -> Iterator[ReaderSpec]:
@@ -145,10 +140,10 @@ def _readers(connection: Connection, removed: bool) -> Iterator[ReaderSpec]:
     for service_id, name in connection.execute(_TYPES_OF_READERS):
         names.setdefault(service_id, set()).add(name)
     return (
-        ReaderSpec(
-            row.name,
-            frozenset(names.get(row.service_id, ())),
-            *(row.ranges, row.lease, row.batch_items, row.batch_bytes, row.batch_wait, row.keeps),
+        value_of(
+            ReaderSpec,
+            row,
+            event_types=frozenset(names.get(row.service_id, ())),
             max_lag=limit_of(row.envelopes, row.seconds),
             when_behind=row.when_behind or "alarm",
         )
@@ -158,14 +153,10 @@ def _readers(connection: Connection, removed: bool) -> Iterator[ReaderSpec]:
 
 def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
     return (
-        RoleSpec(
-            row.login,
-            row.name,
-            row.ordered,
-            absent_minutes=row.absent_minutes,
-            parked_minutes=row.parked_minutes,
-            instances=row.instances,
-            standby=row.standby,
+        value_of(
+            RoleSpec,
+            row,
+            service=row.name,
             keys=read_keys(row.public_keys),
             max_lag=limit_of(row.envelopes, row.seconds),
             when_behind=row.when_behind or "alarm",
@@ -238,17 +229,9 @@ _READERS = (
 )
 _ROLES = (
     select(
-        role.c.login,
-        service.c.name,
-        role.c.ordered,
-        role.c.absent_minutes,
-        role.c.parked_minutes,
-        role.c.instances,
-        role.c.standby,
-        role.c.public_keys,
-        lag_limit.c.envelopes,
-        lag_limit.c.seconds,
-        lag_limit.c.when_behind,
+        *(role.c.login, role.c.ordered, role.c.absent_minutes, role.c.parked_minutes, role.c.instances),
+        *(role.c.standby, role.c.public_keys, service.c.name),
+        *(lag_limit.c.envelopes, lag_limit.c.seconds, lag_limit.c.when_behind),
     )
     .join(service, service.c.id == role.c.service_id)
     .outerjoin(lag_limit, and_(lag_limit.c.kind == "role", lag_limit.c.subject_id == role.c.id))

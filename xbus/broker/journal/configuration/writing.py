@@ -6,12 +6,11 @@ from dataclasses import asdict, fields
 from datetime import datetime
 from itertools import count
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, case, delete, func, insert, select, update
 
 from xbus.broker.journal.audit import Act, act_here
-from xbus.broker.journal.configuration.bots.stored import end_reader, remove_emitter, rename_emitter, write_bot
+from xbus.broker.journal.configuration.bots import end_reader, remove_emitter, rename_emitter, write_bot
 from xbus.broker.journal.configuration.chaining import SEPARATOR, EmittingNode, emitting_nodes, stored_nodes
-from xbus.broker.journal.configuration.cursors import end_cursor, position_before, start_cursor
 from xbus.broker.journal.configuration.decisions import take_first_graph
 from xbus.broker.journal.configuration.entries import (
     BotSpec,
@@ -24,25 +23,30 @@ from xbus.broker.journal.configuration.entries import (
     RoleSpec,
     Section,
     ServiceSpec,
+    Start,
     SubscriptionSpec,
 )
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.configuration.logins import delete_api_tokens, end_sessions, replace_keys
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.configuration.reading import read_current_nodes
-from xbus.broker.journal.configuration.subscriptions.stored import rename_reader, write_subscription
+from xbus.broker.journal.configuration.subscriptions import rename_reader, write_subscription
 from xbus.broker.journal.log.catalog import RetrySettings
+from xbus.broker.journal.log.reading import is_kept, read_head
 from xbus.broker.journal.operations.event_types import write_paths
+from xbus.broker.journal.operations.row_values import columns_of
 from xbus.broker.journal.readers import make_ranges, write_settings
 from xbus.broker.journal.retention.limits import write_limit
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
 from xbus.errors import ConfigurationError
 from xbus.model import (
     bot,
+    cursor,
     edge,
     emitter,
     emitter_profile,
     emitting_service,
+    envelope,
     event_type,
     graph,
     node,
@@ -177,9 +181,9 @@ def _carry_out(connection: Connection, plan: Plan, at: datetime) -> None:
 def _write(connection: Connection, change: Change, at: datetime) -> None:
     match change.entry:
         case ServiceSpec() as entry:
-            _put(connection, service, entry.name, **_columns(entry, "name"))
+            _put(connection, service, entry.name, **columns_of(entry, "name"))
         case EventTypeSpec() as entry:
-            columns = _columns(entry, "name", "nodes", "secret")
+            columns = columns_of(entry, "name", "nodes", "secret")
             _put(connection, event_type, entry.name, **columns, secret=write_paths(entry.secret))
         case ReaderSpec() as entry:
             _write_reader(connection, entry)
@@ -309,18 +313,9 @@ def _write_graph(connection: Connection, event_type_id: int, entry: EventTypeSpe
 
 def _write_role(connection: Connection, entry: RoleSpec) -> None:
     service_row = connection.execute(select(service).where(service.c.name == entry.service)).one()
-    role_id = _put(
-        connection,
-        role,
-        entry.login,
-        service_id=service_row.id,
-        ordered=entry.ordered,
-        absent_minutes=entry.absent_minutes,
-        parked_minutes=entry.parked_minutes,
-        instances=entry.instances,
-        standby=entry.standby,
-        public_keys=replace_keys(connection, role, entry.login, entry.keys),
-    )
+    columns = columns_of(entry, "login", "service", "keys", "max_lag", "when_behind")
+    public_keys = replace_keys(connection, role, entry.login, entry.keys)
+    role_id = _put(connection, role, entry.login, service_id=service_row.id, public_keys=public_keys, **columns)
     write_limit(connection, "role", role_id, entry.max_lag, entry.when_behind)
     if service_row.kind == "consumer":
         start_cursor(connection, role_id, entry.start)
@@ -331,7 +326,7 @@ def _write_reader(connection: Connection, entry: ReaderSpec, **retry: object) ->
     service_id = _put(connection, service, entry.name, kind="reader", **retry)
     types = [_id(connection, event_type, name) for name in sorted(entry.event_types)]
     write_limit(connection, "reader", service_id, entry.max_lag, entry.when_behind)
-    settings = _columns(entry, "name", "event_types", "max_lag", "when_behind")
+    settings = columns_of(entry, "name", "event_types", "max_lag", "when_behind")
     if write_settings(connection, service_id, settings, types):
         make_ranges(connection, service_id, entry.ranges, position_before(connection, entry.start or "head") + 1)
     return service_id
@@ -360,13 +355,6 @@ def _write_limits(connection: Connection, table: Table, subject_id: int, limits:
         connection.execute(insert(sending_limit).values(row))
 
 
-def _columns(entry: EventTypeSpec | ServiceSpec | ReaderSpec, *without: str) -> dict[str, object]:
-    """Give an entry's fields that are kept, which have the names of its table's columns."""
-    return {
-        field.name: getattr(entry, field.name) for field in fields(entry) if field.compare and field.name not in without
-    }
-
-
 def _put(connection: Connection, table: Table, name: str, /, **values: object) -> int:
     """Bring the row of that name to ``values`` and into use, or insert it; returns its id."""
     found = connection.execute(update(table).where(_name(table) == name).values(removed_at=None, **values))
@@ -389,3 +377,65 @@ def _id(connection: Connection, table: Table, name: str) -> int:
 def _name(table: Table) -> ColumnElement[str]:
     column: ColumnElement[str] = table.c.login if "login" in table.c else table.c.name
     return column
+
+
+def start_cursor(connection: Connection, role_id: int, start: Start | None = None) -> None:
+    """Give a consumer role its place in the log.
+
+    Unless ``start`` says otherwise the first role that its service ever had starts with all that waits for the service;
+    further ones start at the head. A role that comes back goes on where it stood, as if it had only been absent: so
+    applying an old file again undoes a removal made by mistake, and nothing that it was owed is lost. One that was
+    detached stays so.
+    """
+    is_detached = select(role.c.detached_at.is_not(None)).where(role.c.id == role_id).scalar_subquery()
+    until_position = case((is_detached, cursor.c.until_position), else_=None)
+    returned = connection.execute(
+        update(cursor).where(cursor.c.role_id == role_id).values(until_position=until_position)
+    )
+    if returned.rowcount == 0:
+        position = _position_before(connection, role_id, start)
+        connection.execute(
+            insert(cursor).values(
+                role_id=role_id, from_position=position + 1, position=position, handed_to=position, done=b""
+            )
+        )
+
+
+def end_cursor(connection: Connection, role_id: int) -> None:
+    """End what a removed role is owed at the present head; a worker role has no cursor and stays."""
+    # One that was detached is owed less already.
+    of_role = (cursor.c.role_id == role_id) & cursor.c.until_position.is_(None)
+    connection.execute(update(cursor).where(of_role).values(until_position=read_head(connection) + 1))
+
+
+def _has_predecessor(connection: Connection, role_id: int) -> bool:
+    service_id = select(role.c.service_id).where(role.c.id == role_id).scalar_subquery()
+    others = select(cursor.c.role_id).join(role, role.c.id == cursor.c.role_id).where(role.c.service_id == service_id)
+    return connection.execute(others.limit(1)).first() is not None
+
+
+def _position_before(connection: Connection, role_id: int, start: Start | None) -> int:
+    """Find the last position that a new role is not owed."""
+    if start is None:
+        return read_head(connection) if _has_predecessor(connection, role_id) else 0
+    return position_before(connection, start)
+
+
+def position_before(connection: Connection, start: Start) -> int:
+    """Find the last position before a start."""
+    match start:
+        case "head":
+            return read_head(connection)
+        case "oldest":
+            return _before_first(connection, is_kept())
+        case int():
+            return min(start - 1, read_head(connection))
+        case _:
+            return _before_first(connection, envelope.c.closed_at >= start)
+
+
+def _before_first(connection: Connection, which: ColumnElement[bool]) -> int:
+    """Find the position before the first received envelope of some; the head if none is received."""
+    first = select(envelope.c.position).where(envelope.c.position.is_not(None), which)
+    position = connection.execute(first.order_by(envelope.c.position).limit(1)).scalar_one_or_none()
+    return read_head(connection) if position is None else position - 1

@@ -5,6 +5,6 @@ of an action. Nothing here waits or asks a person: commands do. Commands import 
 does, the drill, and what must look for corrections.
 
 Face: ``backlog``, ``bots``, ``checkup``, ``coming``, ``copies``, ``corrections``, ``descriptors``, ``envelopes``,
-``event_types``, ``failures``, ``figures``, ``losses``, ``parked``, ``parked_items``, ``parked_list``, ``parked_moves``,
-``relocation``, ``roles``, ``stalled``, ``traffic``, ``under_way``, ``why``.
+``event_types``, ``failure_moves``, ``failures``, ``figures``, ``losses``, ``parked``, ``parked_moves``, ``relocation``,
+``roles``, ``row_values``, ``stalled``, ``traffic``, ``under_way``, ``why``.
 """

@@ -13,6 +13,7 @@ from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.rows import NamedRow
 from xbus.broker.journal.log.bots.entries import BOT_COLUMNS, read_bots, read_command
 from xbus.broker.journal.log.catalog import read_pauses
+from xbus.broker.journal.operations.row_values import value_of
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import ConfigurationError, Refused
 from xbus.slots import Schedule
@@ -124,26 +125,17 @@ def list_bots(connection: sa.Connection, now: datetime, name: str | None = None)
     last = _last_runs(connection)
     reads = {bot.id: bot.reads for bot in read_bots(connection, pauses)}
     return [
-        BotStatus(
-            row.name,
-            row.call or " ".join(read_command(row.command) or (row.command,)),
-            row.description,
-            row.runners,
-            row.cron,
-            row.timezone,
-            row.missed,
-            emits.get(row.id, []),
-            row.instances,
-            row.max_seconds,
-            row.attempts,
-            _next_slot(row, now),
-            counts.get((row.id, BotRunState.DUE), 0),
-            counts.get((row.id, BotRunState.RUNNING), 0),
-            row.failures,
-            row.slowed_until,
-            pauses.get((PauseKind.BOT, row.id)),
-            last.get(row.id),
-            reads.get(row.id, ()),
+        value_of(
+            BotStatus,
+            row,
+            work=row.call or " ".join(read_command(row.command) or (row.command,)),
+            emits=emits.get(row.id, []),
+            next_slot=_next_slot(row, now),
+            due=counts.get((row.id, BotRunState.DUE), 0),
+            running=counts.get((row.id, BotRunState.RUNNING), 0),
+            pause=pauses.get((PauseKind.BOT, row.id)),
+            last=last.get(row.id),
+            reads=reads.get(row.id, ()),
         )
         for row in connection.execute(statement).all()
     ]
@@ -257,21 +249,7 @@ def _runs(*, with_log: bool) -> sa.Select[*tuple[object, ...]]:
 
 
 def _status(row: NamedRow) -> BotRunStatus:
-    return BotRunStatus(
-        row.id,
-        row.bot,
-        row.slot,
-        row.batch,
-        BotRunState(row.state),
-        row.due_at,
-        row.attempts,
-        row.runner,
-        row.started_at,
-        row.ended_at,
-        row.code,
-        row.error,
-        getattr(row, "log", None),
-    )
+    return value_of(BotRunStatus, row, state=BotRunState(row.state))
 
 
 def fire_bot(connection: sa.Connection, name: str, run_id: int | None, decision: RepairDecision) -> int:

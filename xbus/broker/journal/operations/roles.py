@@ -13,6 +13,7 @@ from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import read_owed_ahead
 from xbus.broker.journal.operations.backlog import Ahead, count_ahead
+from xbus.broker.journal.operations.row_values import value_of
 from xbus.broker.journal.writes import PauseEntry, PresenceInstance, PresenceRow, PresenceWork, pause_of_role
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.clock import span
@@ -93,15 +94,12 @@ def list_roles(connection: sa.Connection, login: str | None = None) -> list[Role
         cursor = cursors.get(row.id)
         ahead = Ahead(0, None) if cursor is None else count_ahead(connection, cursor, row.service_id, head)
         pause = pause_of_role(pauses, row.id, row.service_id)
-        status = RoleStatus(
-            row.login,
-            row.service,
-            row.kind,
-            presence_state(row, pause),
-            row.since,
-            row.seen_at,
-            row.noted_at,
-            row.work or [],
+        status = value_of(
+            RoleStatus,
+            row,
+            role=row.login,
+            state=presence_state(row, pause),
+            work=row.work or [],
             lag=None if cursor is None else ahead.envelopes + coming.get(row.id, 0),
             owed_since=_oldest(connection, ahead, row.id if row.id in coming else None),
             parked=parked.get(row.id, 0),
@@ -146,18 +144,9 @@ def _roles() -> NamedRows:
     role, service, presence = model.role.c, model.service.c, model.presence.c
     return (
         sa.select(
-            role.id,
-            role.login,
-            role.service_id,
-            role.detached_at,
-            service.name.label("service"),
-            service.kind,
-            presence.state,
-            presence.since,
-            presence.seen_at,
-            presence.work,
-            presence.instances,
-            presence.noted_at,
+            *(role.id, role.login, role.service_id, role.detached_at),
+            *(service.name.label("service"), service.kind),
+            *(presence.state, presence.since, presence.seen_at, presence.work, presence.instances, presence.noted_at),
         )
         .join(model.service, service.id == role.service_id)
         .outerjoin(model.presence, presence.role_id == role.id)

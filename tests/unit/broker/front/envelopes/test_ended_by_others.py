@@ -11,7 +11,7 @@ from tests.unit.broker.front.conftest import Desk, Rings
 from xbus.broker.front.envelopes.ended_by_others import OpenTimeouts, OperatorCancels
 from xbus.broker.front.front import Front
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.operations.envelopes.cancelling import cancel_open
+from xbus.broker.journal.operations.envelopes.details import cancel_open
 from xbus.envelope import EnvelopeHead
 from xbus.errors import Refused
 from xbus.rpc.deferred import awaited

@@ -49,13 +49,10 @@ class Prepared:
     def execute(self, driver: Driver, parameters: dict[str, Any]) -> DBAPICursor:
         """Execute it with values for its parameters."""
         cursor = driver.cursor()
-        cursor.execute(self._written.get(type(driver)) or self.written(driver), parameters)
+        cursor.execute(self._written.get(type(driver)) or self._write(driver), parameters)
         return cursor
 
-    def written(self, driver: Driver) -> str:
-        """Give its text for a driver."""
-        if (known := self._written.get(type(driver))) is not None:
-            return known
+    def _write(self, driver: Driver) -> str:
         # Both know parameters by their names.
         is_sqlite = isinstance(driver, sqlite3.Connection)
         dialect: Dialect = sqlite.dialect(paramstyle="named") if is_sqlite else psycopg2.dialect()  # type: ignore[no-untyped-call]

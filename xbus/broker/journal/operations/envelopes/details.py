@@ -1,7 +1,7 @@
-"""Shows an envelope to a person; every answer is bounded, however much the journal holds."""
+"""An envelope for a person: by the first digits of its id, with all details, and cancelled while it is open."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -11,17 +11,20 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.archive.reading import Whereabouts, read_whereabouts
 from xbus.broker.journal.bulk.summaries import OutputSummary, list_outputs
+from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.envelopes import is_in, read_cancel_reason
 from xbus.broker.journal.log.event_states import EventState, event_state
 from xbus.broker.journal.log.overlays import OverlaidItem, list_overlaid
 from xbus.broker.journal.log.role_progress import ProgressReader, RoleProgress
 from xbus.broker.journal.operations.failures import FailureSummary, list_failures
+from xbus.broker.journal.operations.row_values import value_of
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import Refused
 from xbus.headers import Headers, unpack_headers
-from xbus.states import EnvelopeState, ItemState, ReplyState
+from xbus.states import ENVELOPE_MOVES, EnvelopeState, ItemState, ReplyState, check_move
 
 MOST_EVENTS = 100
 MOST_FAILURES = 100
@@ -160,24 +163,15 @@ def summarize(
 
 
 def _summary(row: NamedRow, progress: ProgressReader) -> EnvelopeSummary:
-    found = row._mapping
-    envelope_id, position = found["id"], found["position"]
-    return EnvelopeSummary(
-        id=envelope_id,
-        state=EnvelopeState(found["state"]),
-        position=position,
-        emitter=found["login"],
-        opened_at=found["opened_at"],
-        closed_at=found["closed_at"],
-        events=found["events"],
-        items=found["items"],
-        bytes=found["bytes"],
-        key=found["idempotency_key"],
-        ordering_key=found["ordering_key"],
-        origin=found["origin_id"],
-        only_roles=progress.only_roles(envelope_id),
-        roles=() if position is None else tuple(progress.of(envelope_id, position)),
-        parked_items=found["parked_items"],
+    return value_of(
+        EnvelopeSummary,
+        row,
+        state=EnvelopeState(row.state),
+        emitter=row.login,
+        key=row.idempotency_key,
+        origin=row.origin_id,
+        only_roles=progress.only_roles(row.id),
+        roles=() if row.position is None else tuple(progress.of(row.id, row.position)),
     )
 
 
@@ -185,16 +179,10 @@ def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[Ev
     services = _consumer_services(connection, envelope.id)
     statement = (
         sa.select(
-            model.event.c.id,
-            model.event.c.number,
-            model.event_type.c.name,
-            model.event.c["items"],
-            model.event.c.estimate,
-            model.event.c.graph_id,
-            model.reply.c.state,
-            model.reply.c.cause,
-            model.event.c.headers,
-            model.event.c.partition_key,
+            model.event,
+            model.event_type.c.name.label("type"),
+            model.reply.c.state.label("reply"),
+            model.reply.c.cause.label("reply_cause"),
         )
         .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
         .outerjoin(model.reply, model.reply.c.event_id == model.event.c.id)
@@ -203,19 +191,13 @@ def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[Ev
         .limit(MOST_EVENTS)
     )
     for row in connection.execute(statement):
-        event_id, number, type_name, items, estimate, graph_id, reply, cause, headers, partition_key = row
-        concerned = [role for role in envelope.roles if role.service in services[graph_id]]
-        yield EventSummary(
-            event_id,
-            number,
-            type_name,
-            event_state(envelope.state, concerned),
-            items,
-            estimate,
-            None if reply is None else ReplyState(reply),
-            cause,
-            unpack_headers(headers),
-            partition_key,
+        concerned = [role for role in envelope.roles if role.service in services[row.graph_id]]
+        yield value_of(
+            EventSummary,
+            row,
+            state=event_state(envelope.state, concerned),
+            reply=None if row.reply is None else ReplyState(row.reply),
+            headers=unpack_headers(row.headers),
         )
 
 
@@ -232,3 +214,113 @@ def _consumer_services(connection: sa.Connection, envelope_id: UUID) -> dict[int
     for graph_id, service in connection.execute(statement):
         services[graph_id].add(service)
     return services
+
+
+FEWEST_CHARACTERS = 8
+"""Characters of a short id. Fewer save little room, and more ids would soon begin with them."""
+
+MOST_CANDIDATES = 5
+DIGITS = 32
+
+
+def resolve_envelope(connection: sa.Connection, digits: str) -> UUID:
+    """Find the envelope whose id begins with some digits.
+
+    Args:
+        digits: hexadecimal, 1 to 32 of them; all 32 are an id, whether an envelope has it or not.
+
+    Raises:
+        Refused: none begins so (``envelope_unknown``), or several do (``ambiguous_id``).
+    """
+    if len(digits) == DIGITS:
+        return UUID(digits)
+    envelope = model.envelope.c
+    low, high = UUID(digits.ljust(DIGITS, "0")), UUID(digits.ljust(DIGITS, "f"))
+    statement = sa.select(envelope.id).where(envelope.id.between(low, high)).order_by(envelope.id)
+    found: Sequence[UUID] = connection.execute(statement.limit(MOST_CANDIDATES + 1)).scalars().all()
+    if not found:
+        raise envelope_unknown(digits)
+    if len(found) > 1:
+        named = ", ".join(map(str, found[:MOST_CANDIDATES])) + (", ..." if len(found) > MOST_CANDIDATES else "")
+        raise Refused(
+            f"the ids of several envelopes begin with {digits}",
+            f"give more digits of one: {named}",
+            code="ambiguous_id",
+        )
+    (envelope_id,) = found
+    return envelope_id
+
+
+def shorten(connection: sa.Connection, envelope_ids: Iterable[UUID]) -> dict[UUID, str]:
+    """Give the shortest prefix of each id that no other envelope's id has, :data:`FEWEST_CHARACTERS` at least."""
+    return {envelope_id: _shorten(connection, envelope_id) for envelope_id in set(envelope_ids)}
+
+
+def _shorten(connection: sa.Connection, envelope_id: UUID) -> str:
+    text = str(envelope_id)
+    shared = max((_shared(text, str(other)) for other in _neighbours(connection, envelope_id)), default=0)
+    length = max(FEWEST_CHARACTERS, shared + 1)
+    return text[:length]
+
+
+def _neighbours(connection: sa.Connection, envelope_id: UUID) -> Iterable[UUID]:
+    """Find the ids before and behind one: no other shares more digits with it."""
+    column = model.envelope.c.id
+    before = sa.select(column).where(column < envelope_id).order_by(column.desc()).limit(1)
+    behind = sa.select(column).where(column > envelope_id).order_by(column).limit(1)
+    return [*connection.execute(before).scalars(), *connection.execute(behind).scalars()]
+
+
+def _shared(one: str, other: str) -> int:
+    return next((place for place, (left, right) in enumerate(zip(one, other, strict=True)) if left != right), len(one))
+
+
+def check_open(connection: sa.Connection, envelope_id: UUID) -> None:
+    """Let an open envelope pass.
+
+    Raises:
+        Refused: it is sealed (``envelope_sealed``) or cancelled (``envelope_closed``), or there is none
+            (``envelope_unknown``).
+    """
+    envelope = model.envelope.c
+    row = connection.execute(
+        sa.select(envelope.state, envelope.position).where(envelope.id == envelope_id)
+    ).one_or_none()
+    if row is None:
+        raise envelope_unknown(envelope_id)
+    if row.state == EnvelopeState.RECEIVED.value:
+        raise Refused(
+            f"envelope {envelope_id} is sealed at position {row.position}, and its emitter relies on its delivery",
+            f"xbus envelope show {envelope_id} says who lacks it: xbus pause role keeps it from one for now, and xbus "
+            "parked drop lets one go without it where it is parked",
+            code="envelope_sealed",
+        )
+    if row.state == EnvelopeState.CANCELLED.value:
+        reason = read_cancel_reason(connection, envelope_id) or "no reason is kept"
+        raise Refused(
+            f"envelope {envelope_id} is cancelled already: {reason}", "nobody gets it", code="envelope_closed"
+        )
+
+
+def cancel_open(connection: sa.Connection, envelope_id: UUID, at: datetime, told: str) -> None:
+    """Cancel an open envelope in the caller's transaction, whether its broker runs or not.
+
+    The seal compares the state, too: of a seal and a cancel the one that commits first counts, and the other fails.
+
+    Args:
+        at: the moment.
+        told: who cancels it, and why.
+
+    Raises:
+        Refused: as of ``check_open``.
+    """
+    check_move(ENVELOPE_MOVES, EnvelopeState.OPEN, EnvelopeState.CANCELLED)
+    cancelled = EnvelopeState.CANCELLED.value
+    moved = connection.execute(
+        sa.update(model.envelope)
+        .where(model.envelope.c.id == envelope_id, is_in(EnvelopeState.OPEN))
+        .values(state=cancelled, closed_at=at)
+    )
+    if moved.rowcount != 1:
+        check_open(connection, envelope_id)
+    remember(connection, at, "envelope", str(envelope_id), cancelled, f"by {told}")

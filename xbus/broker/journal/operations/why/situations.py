@@ -1,15 +1,24 @@
-"""Roles as an explanation needs them: on the bus or off it, paused, and last seen when."""
+"""Roles, readers and bots as an explanation needs them: on the bus or off it, paused, and last seen when."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.database.rows import NamedRow
-from xbus.broker.journal.writes import PauseEntry, Pauses, pause_of_role
-from xbus.states import PresenceState
+from xbus.broker.journal.log.bots.entries import read_bots, read_runners
+from xbus.broker.journal.log.catalog import read_pauses
+from xbus.broker.journal.operations.bots import BotRunStatus, BotStatus, list_bots, list_runs
+from xbus.broker.journal.operations.row_values import value_of
+from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.readers.people import OF_BOTS
+from xbus.broker.journal.readers.status import ReaderStatus, list_readers
+from xbus.broker.journal.readers.subscribers import read_subscribers
+from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, pause_of_role
+from xbus.states import BotRunState, PresenceState
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +80,9 @@ def _read(connection: sa.Connection, which: sa.ColumnElement[bool], pauses: Paus
     role, service, presence = model.role.c, model.service.c, model.presence.c
     statement = (
         sa.select(
-            role.id,
-            role.login,
-            service.name,
-            role.service_id,
-            service.kind,
-            role.ordered,
-            role.removed_at,
-            role.detached_at,
-            presence.state,
-            presence.since,
-            presence.seen_at,
+            *(role.id, role.login, role.service_id, role.ordered, role.removed_at, role.detached_at),
+            *(service.name.label("service"), service.kind),
+            *(presence.state, presence.since, presence.seen_at),
         )
         .join(model.service, service.id == role.service_id)
         .outerjoin(model.presence, presence.role_id == role.id)
@@ -93,17 +94,112 @@ def _read(connection: sa.Connection, which: sa.ColumnElement[bool], pauses: Paus
 
 
 def _situation(row: NamedRow, pauses: Pauses) -> RoleSituation:
-    return RoleSituation(
-        row.id,
-        row.login,
-        row.name,
-        row.service_id,
-        row.kind == "worker",
-        row.ordered,
-        row.removed_at,
-        row.detached_at,
-        pause_of_role(pauses, row.id, row.service_id),
-        None if row.state is None else PresenceState(row.state),
-        row.since,
-        row.seen_at,
+    return value_of(
+        RoleSituation,
+        row,
+        is_worker=row.kind == "worker",
+        pause=pause_of_role(pauses, row.id, row.service_id),
+        state=None if row.state is None else PresenceState(row.state),
     )
+
+
+MOST_POSITIONS = 1_000
+"""So many positions are looked at for the next envelope of a reader. More would read longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderFacts:
+    """The facts of a reader.
+
+    Args:
+        status: as ``xbus reader list`` shows it.
+        pause: why its programs get nothing new; None while it is not paused.
+        archived: the envelope that it is to read next, where only an archive has that; else None.
+    """
+
+    status: ReaderStatus
+    pause: PauseEntry | None
+    archived: UUID | None = None
+
+
+def read_reader_facts(connection: sa.Connection, name: str) -> ReaderFacts | None:
+    """Read the facts of the reader, or the subscription, of a name; None if none in use is called so."""
+    subscribers = read_subscribers(connection)
+    of_subscriptions = {service_id for service_id, each in subscribers.items() if each.name == name}
+    chosen = [each for each in read_readers(connection) if each.name == name or each.id in of_subscriptions]
+    if not chosen:
+        return None
+    entry = chosen[0]
+    (status,) = list_readers(connection, entry.name)
+    pause = read_pauses(connection).get((PauseKind.SERVICE, entry.id))
+    return ReaderFacts(status, pause, _find_archived(connection, status))
+
+
+def _find_archived(connection: sa.Connection, status: ReaderStatus) -> UUID | None:
+    """Look whether the next envelope of a reader's types is one that only an archive has."""
+    envelope, event, place = model.envelope.c, model.event.c, status.place.position
+    is_archived = sa.exists().where(model.archived_envelope.c.envelope_id == envelope.id)
+    following = (
+        sa.select(envelope.id, envelope.pruned_at)
+        .where(envelope.position >= place, envelope.position < place + MOST_POSITIONS)
+        .where(envelope.pruned_at.is_(None) | is_archived)
+        .where(sa.exists().where(event.envelope_id == envelope.id, event.event_type_id.in_(status.entry.event_types)))
+        .order_by(envelope.position)
+        .limit(1)
+    )
+    row = connection.execute(following).one_or_none()
+    return None if row is None or row.pruned_at is None else row.id
+
+
+MOST_RUNS = 100
+"""So many runs of a state are looked at for the oldest. More would read longer, and say hardly more."""
+
+
+@dataclass(frozen=True, slots=True)
+class BotFacts:
+    """The facts of a bot.
+
+    Args:
+        status: as ``xbus bot list`` shows it.
+        running: the newest of its runs that are under way, the newest first.
+        due: the newest of its runs that wait, the newest first.
+        runners: the logins of the roles whose programs run it.
+        paused: the pause of the runners, where all of them are paused.
+        reader: the reader that gives it batches; None for a bot that reads nothing.
+    """
+
+    status: BotStatus
+    running: Sequence[BotRunStatus]
+    due: Sequence[BotRunStatus]
+    runners: Sequence[str]
+    paused: PauseEntry | None
+    reader: ReaderStatus | None
+
+
+def read_bot_facts(connection: sa.Connection, name: str, now: datetime) -> BotFacts | None:
+    """Read the facts of a bot; None if none in use is called so."""
+    pauses = read_pauses(connection)
+    entry = next((each for each in read_bots(connection, pauses) if each.name == name), None)
+    if entry is None:
+        return None
+    (status,) = list_bots(connection, now, name)
+    runners = [each for each in read_runners(connection, pauses) if each.service_id == entry.service_id]
+    is_paused = runners and all(each.pause is not None for each in runners)
+    readers = list_readers(connection, f"{OF_BOTS}{name}") if entry.reader is not None else []
+    return BotFacts(
+        status,
+        list_runs(connection, name, MOST_RUNS, BotRunState.RUNNING),
+        list_runs(connection, name, MOST_RUNS, BotRunState.DUE),
+        [each.login for each in runners],
+        runners[0].pause if is_paused else None,
+        readers[0] if readers else None,
+    )
+
+
+def list_bots_of(connection: sa.Connection, login: str) -> list[str] | None:
+    """List the bots that the programs of a role run, by name; None for a role that runs none."""
+    pauses = read_pauses(connection)
+    runner = next((each for each in read_runners(connection, pauses) if each.login == login), None)
+    if runner is None or runner.is_gateway:
+        return None
+    return [each.name for each in read_bots(connection, pauses) if each.service_id == runner.service_id]

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.overlays import AS_SENT, CONCERNS_EVENT, CORRECTED
-from xbus.broker.journal.operations.envelopes.short_ids import DIGITS, resolve_envelope
+from xbus.broker.journal.operations.envelopes.details import DIGITS, resolve_envelope
 from xbus.errors import Refused
 from xbus.ids import keyed_envelope_id
 from xbus.states import EnvelopeState

@@ -1,6 +1,7 @@
-"""Reads what the present graphs lack."""
+"""Questions of ``xbus doctor``: the database's clock, and what a graph lacks; bounded by the size of the bus file."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -33,3 +34,15 @@ def _present_graphs() -> "sa.Select[tuple[int]]":
     is_newest = ~sa.exists().where(newer.event_type_id == graph.event_type_id, newer.number > graph.number)
     in_use = sa.select(event_type.id).where(event_type.removed_at.is_(None))
     return sa.select(graph.id).where(graph.event_type_id.in_(in_use), is_newest)
+
+
+def read_clock(connection: sa.Connection, now: datetime) -> datetime:
+    """Read the clock of PostgreSQL's machine; SQLite has that of this one.
+
+    Args:
+        now: the time here.
+    """
+    if connection.dialect.name == "sqlite":
+        return now
+    told: datetime = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
+    return told

@@ -12,14 +12,15 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.audit import act_here, note_acts
-from xbus.broker.journal.operations.failures.listing import check_fingerprint, unknown_failure
-from xbus.broker.journal.operations.failures.past_moves import (
+from xbus.broker.journal.operations.failures import (
     ASSIGNED,
     COMMENTED,
     GROUP_SUBJECT,
     RELEASED,
     SUBJECT,
+    check_fingerprint,
     note_past_moves,
+    unknown_failure,
 )
 from xbus.errors import Refused
 from xbus.states import TRACKING_MOVES, TrackingState

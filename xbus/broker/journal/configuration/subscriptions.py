@@ -8,6 +8,7 @@ from xbus import model
 from xbus.broker.journal.configuration.entries import SubscriptionSpec
 from xbus.broker.journal.configuration.former import is_chosen, without_end
 from xbus.broker.journal.log.catalog import RetrySettings
+from xbus.broker.journal.operations.row_values import value_of
 from xbus.broker.journal.readers.subscriptions import call_at_once
 from xbus.broker.journal.retention.limits import limit_of
 
@@ -24,20 +25,15 @@ def read_subscriptions(connection: sa.Connection, *, removed: bool) -> Iterator[
         types.setdefault(service_id, set()).add(name)
     rows = connection.execute(_SUBSCRIPTIONS, {"removed": removed})
     return (
-        SubscriptionSpec(
-            each.name,
-            frozenset(types.get(each.service_id, ())),
-            each.url,
-            format=each.format,
-            secret=each.secret,
-            verify=each.verify,
+        value_of(
+            SubscriptionSpec,
+            each,
+            event_types=frozenset(types.get(each.service_id, ())),
             max=each.batch_items,
             timeout=round(each.batch_wait * 1000),
-            ranges=each.ranges,
-            keeps=each.keeps,
             max_lag=limit_of(each.envelopes, each.seconds),
             when_behind=each.when_behind or "alarm",
-            retry=RetrySettings(each.attempts, each.first_delay, each.longest_delay, each.jitter),
+            retry=value_of(RetrySettings, each),
         )
         for each in rows.all()
     )

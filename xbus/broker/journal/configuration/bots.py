@@ -11,6 +11,7 @@ from xbus.broker.journal.configuration.entries import BotSpec, ReaderSpec
 from xbus.broker.journal.configuration.former import is_chosen
 from xbus.broker.journal.log.bots.entries import BOT_COLUMNS, read_command, read_settings
 from xbus.broker.journal.log.bots.runs import TICKETS
+from xbus.broker.journal.operations.row_values import columns_of, value_of
 from xbus.slots import Missed
 
 T = TypeVar("T")
@@ -43,20 +44,13 @@ def read_bots(connection: sa.Connection, *, removed: bool) -> Iterator[BotSpec]:
     readers = _read_readers(connection)
     rows = connection.execute(_BOTS, {"removed": removed})
     return (
-        BotSpec(
-            row.name,
-            call=row.call,
+        value_of(
+            BotSpec,
+            row,
             command=_or(read_command(row.command), (row.command,)),
-            cron=row.cron,
-            timezone=row.timezone,
             missed=Missed(row.missed),
             emits=frozenset(emits.get(row.id, ())),
-            instances=row.instances,
-            max_seconds=row.max_seconds,
-            attempts=row.attempts,
             settings=_or(read_settings(row.settings), {"": row.settings}),
-            runners=row.runners,
-            description=row.description,
             reads=reader.event_types,
             batch_items=reader.batch_items,
             batch_bytes=reader.batch_bytes,
@@ -101,19 +95,14 @@ def write_bot(connection: sa.Connection, entry: BotSpec, at: datetime) -> None:
     """
     bot = model.bot.c
     runners = sa.select(model.service.c.id).where(model.service.c.name == entry.runners).scalar_subquery()
+    elsewhere = ("name", "runners", "emits", "reads", "batch_items", "batch_bytes", "batch_wait")
     values = {
+        **columns_of(entry, *elsewhere),
         "service_id": None if entry.runners is None else runners,
         "emitter_id": _write_emitter(connection, entry),
-        "call": entry.call,
         "command": [*entry.command],
-        "cron": entry.cron,
-        "timezone": entry.timezone,
         "missed": entry.missed.value,
-        "instances": entry.instances,
-        "max_seconds": entry.max_seconds,
-        "attempts": entry.attempts,
         "settings": dict(entry.settings),
-        "description": entry.description,
         "removed_at": None,
     }
     before = connection.execute(sa.select(*BOT_COLUMNS, bot.removed_at).where(bot.name == entry.name)).one_or_none()
