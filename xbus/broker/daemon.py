@@ -36,6 +36,7 @@ from xbus.supervision.alert_channels import alert_channels
 from xbus.supervision.alerts import Alerts
 from xbus.supervision.health import Health
 from xbus.system import collector, service_manager
+from xbus.system.cores import shared_core
 from xbus.system.descriptors import raise_limit
 from xbus.system.service_manager import tell_ready
 
@@ -236,7 +237,7 @@ async def _serve(
                 tasks.create_task(alerts.watch(), name="alerts")
                 await _start(parts, configuration, tasks, partial(take_over, journal, losses_files))
                 encryption.start()
-                collector.spare_what_is_here()
+                _be_quick(config, journal, tasks)
                 readiness.started()
                 tell_ready({**addresses, **served}, ready_file)
                 if (seconds := service_manager.watchdog_seconds()) is not None:
@@ -251,6 +252,14 @@ async def _serve(
             part.close()
         encryption.close()
         context.destroy(linger=0)
+
+
+def _be_quick(config: Config, journal: Journal, tasks: asyncio.TaskGroup) -> None:
+    """Spare the collector and the caches of the cores needless work, once all has started."""
+    collector.spare_what_is_here()
+    core = shared_core(journal.writer_thread, lambda: journal.written) if config.daemon.one_core else None
+    if core is not None:
+        tasks.create_task(core.watch(), name="core")
 
 
 async def _unfenced(journal: Journal, last_resort: _LastResort) -> None:

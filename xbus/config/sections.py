@@ -208,9 +208,14 @@ class SentrySettings:
 
 @dataclass(frozen=True, slots=True)
 class DaemonSettings:
-    """The process itself; ``stop_timeout`` in seconds."""
+    """The process itself; ``stop_timeout`` in seconds.
+
+    Args:
+        one_core: whether its two busy threads keep to one core while envelopes are small.
+    """
 
     stop_timeout: float = option(10.0, values.seconds)
+    one_core: bool = option(True, values.switch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,6 +271,16 @@ class Journal:
         return self._writer.overdue
 
     @property
+    def writer_thread(self) -> int:
+        """The id by which the system knows the thread that writes; the journal must have begun."""
+        return self._writer.thread_id
+
+    @property
+    def written(self) -> tuple[int, int]:
+        """The bytes of items that this process has stored since it began, and the number of its commits."""
+        return self._writer.stored_bytes, sum(self._writer.commits.seconds.counts)
+
+    @property
     def has_room(self) -> bool:
         """True while more should be written; false while too much waits for its commit, so let senders wait."""
         return self._writer.has_room

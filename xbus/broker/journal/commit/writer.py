@@ -204,6 +204,12 @@ class Writer:
         return not self._thread.is_alive()
 
     @property
+    def thread_id(self) -> int:
+        """The id by which the system knows its thread."""
+        assert self._thread.native_id is not None, "the writer is started"
+        return self._thread.native_id
+
+    @property
     def outage(self) -> JournalUnavailable | None:
         """Why nothing can be written now; None while all goes well, as far as it was tried."""
         return self._committer.outage or self.overdue
