@@ -22,6 +22,7 @@ from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots.runs import TICKETS
 from xbus.broker.journal.log.sessions import count_sessions, read_credentials, read_sessions
+from xbus.broker.journal.writes import RenewSessions
 from xbus.broker.logins import LOGINS_AT_ONCE, Credentials
 from xbus.broker.logins.credentials import HASHING_NICENESS
 from xbus.broker.sessions import SessionLifetimes, Sessions
@@ -463,15 +464,22 @@ async def test_a_logout_that_cannot_be_written_ends_nothing(porter: Porter) -> N
         assert porter.sessions.owner(token) == porter.north
 
 
-async def test_a_use_while_renewals_are_written_is_written_next(porter: Porter) -> None:
+async def test_a_use_while_renewals_are_written_is_written_next(
+    porter: Porter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """1. Renewals are written. 2. A session is used. 3. The write is answered."""
     token = await porter.sessions.login("north", "secret")
     porter.sessions.owner(token)
-    saving = asyncio.ensure_future(porter.sessions.save())
-    while not saving.done():
-        await asyncio.sleep(0)
+
+    def write_while_used(write: RenewSessions) -> "asyncio.Future[None]":
+        monkeypatch.undo()
+        writing = porter.journal.write(write)
         porter.clock.go_on(1)
         porter.sessions.owner(token)
+        return writing
+
+    monkeypatch.setattr(porter.journal, "write", write_while_used)
+    await porter.sessions.save()
     await porter.sessions.save()
     (stored,) = await porter.journal.read(read_sessions, of_roles=False)
     assert stored.expires_at == porter.clock.now() + timedelta(seconds=60)
