@@ -226,7 +226,7 @@ class RecipientApi:
 
         def end(done: Promise[list[BundleAnswer]]) -> None:
             # Those that follow are beyond the last one of the prepared, and none is among them twice.
-            pairs = zip(prepared, done.result(), strict=False)
+            pairs = zip(prepared, done.answer or (), strict=False)
             ended: list[EnvelopeDelivery] = [delivery for delivery, answer in pairs if answer and answer[0] is True]
             self.deliveries.end_all(ended + [whole for whole in following if not whole.is_prepared])
 

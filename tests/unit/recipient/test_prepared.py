@@ -117,6 +117,15 @@ async def test_a_next_one_that_does_not_go_well_is_rolled_back_and_the_commit_st
     assert bench.open == []
 
 
+async def test_a_rollback_that_would_end_the_program_keeps_no_answer_back(bench: Bench, store: Store) -> None:
+    await bench.api.prepare_envelopes([whole("A", b"a")])
+    store.rollback_fails.add("B")
+    store.rollback_error = SystemExit(1)
+    answers: list[Any] = await bench.api.commit_envelopes(["A"], [whole("B", b"refuse")])
+    assert [answer[0] for answer in answers] == [True, False]
+    assert bench.open == []
+
+
 async def test_nothing_is_begun_behind_a_commit_that_failed(bench: Bench, store: Store) -> None:
     await bench.api.prepare_envelopes([whole("A", b"a"), whole("B", b"b")])
     store.commit_fails.add("B")

@@ -199,7 +199,11 @@ class EmittingConsumer:
             return answers
         if answers.count([True]) < len(answers):
             return answers + [[]] * len(entries)
-        return answers + await self.prepare_envelopes(entries)
+        try:
+            return answers + await self.prepare_envelopes(entries)
+        except CallError:
+            # Those before are sealed. Asked for these alone it tells what is wrong.
+            return answers + [[]] * len(entries)
 
     def _emissions_of(self, entries: Sequence[BundleEntry]) -> list[Emission]:
         event_type, emitter_id = self._event_type(), self._emitter_id()

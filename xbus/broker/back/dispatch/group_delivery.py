@@ -36,9 +36,10 @@ from xbus.broker.back.recipients import (
     fault_among_many,
 )
 from xbus.broker.journal.writes import Sealed, SealedGroup
-from xbus.errors import CallError
+from xbus.errors import CallError, Failed, Refused
 from xbus.graph import Graph
 from xbus.rpc.codec import Value
+from xbus.rpc.frames import BAD_ANSWER
 from xbus.states import ConsumerState
 
 log = logging.getLogger(__name__)
@@ -315,7 +316,7 @@ class GroupDelivery:
             taken: instances of which a slot is taken, by their role ids; those that are left in it are not given any.
             before: a call that is to be committed now: what goes in the same messages is given back.
         """
-        while party.parts and party.turn is None and (before or not party.out or len(party.out) < party.takers):
+        while party.parts and party.turn is None and (before or party.at_work < max(1, party.takers)):
             if self._is_finishing or not (is_checked or self._keeps_due(party)):
                 return None
             if len(party.parts) == 1 and len(party.parts[0].positions) <= party.size.envelopes:
@@ -516,6 +517,8 @@ class GroupDelivery:
             # Who has not begun what follows, as its commit failed or it is about to stop, is asked for its votes alone.
             if not call.follows or said != ([[]] * len(bundle), None):
                 votes[each] = each.votes_of(bundle, *said)
+            else:
+                each.began_none(call.ids)
             if call.follows and said[1] is not None:
                 call.counted = [*call.counted, *[vote for vote in votes[each] if isinstance(vote, RecipientFailed)]]
         self._note(call, votes, is_vote=True)
@@ -528,6 +531,10 @@ class GroupDelivery:
         for each in call.instances:
             if not each.abilities.prepares_next or each.owes or not self._slots.may_go_on(each):
                 return None
+            role = self._roles[each.role.id]
+            if role.keys.is_wanted and call.positions[0] not in role.keys_in_hand.key_at:
+                # It wants order since these were handed over: which keys they have is not known here.
+                return None
         return self.go_on(party, before=call)
 
     def _commit(self, call: GroupCall, instances: Iterable[RecipientProxy]) -> None:
@@ -538,13 +545,11 @@ class GroupDelivery:
         self, call: GroupCall, following: GroupCall, instance: RecipientProxy, answer: Value, error: CallError | None
     ) -> None:
         """Take the answers of a consumer to a commit and to what followed it."""
-        committed = prepared = answer
-        if isinstance(answer, list):
-            number = len(call.ids)
-            committed, prepared = answer[:number], answer[number:]
-            if len(answer) != number + len(following.ids):
-                # Nobody can tell which envelopes it is about.
-                committed = prepared = {"answers": answer}
+        said = answer if isinstance(answer, list) and len(answer) == len(call.ids) + len(following.ids) else []
+        if not said and (error is None or isinstance(error, Refused) or error.code == BAD_ANSWER):
+            # Nobody can tell which envelopes it is about: each comes again alone.
+            error = Failed(f"the answer is no list about both: {error or answer!r:.200}", code="nonsense")
+        committed, prepared = said[: len(call.ids)], said[len(call.ids) :]
         self._answered(call, instance, committed, error)
         self._voted(following, instance, prepared, error)
 

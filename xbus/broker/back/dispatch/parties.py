@@ -90,6 +90,11 @@ class BundleParty:
         return min([len(recipient.instances) for recipient in self.recipients], default=0)
 
     @property
+    def at_work(self) -> int:
+        """Count the calls that are out, those that follow one another at the same instances once."""
+        return len({id(call.instances) for call in self.out})
+
+    @property
     def is_idle(self) -> bool:
         """Check whether nothing waits, and nothing is under way."""
         return not self.parts and not self.is_under_way

@@ -64,7 +64,7 @@ class CallTimeouts:
     @property
     def longest(self) -> float:
         """For how long a recipient may be busy with one call."""
-        return max(self.start_event, self.send_item, self.end_event, self.end_envelope, self.stop_envelope)
+        return max(self.start_event, self.send_item, self.end_event + self.end_envelope, self.stop_envelope)
 
 
 @dataclass(slots=True)
@@ -499,6 +499,10 @@ class RecipientProxy:
         pairs = zip(bundle, results, strict=True)
         self._calls.ended_all([small.envelope.id for small, result in pairs if result is not BundleStatus.PREPARED])
         return results
+
+    def began_none(self, ids: Sequence[bytes]) -> None:
+        """Note that it began none of the envelopes that a call brought."""
+        self._calls.ended_all(ids)
 
     def stop_all(self, bundle: Iterable[SmallEnvelope]) -> None:
         """Have the recipient forget envelopes whose result nobody waits for any more."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.support.back import Broker, running
 from tests.support.bundles import DONE, FAILS, NOT_BEGUN, TOO_OLD, Wire, letters, states, until_states
@@ -21,11 +22,12 @@ from tests.unit.broker.back.dispatch.test_group_delivery import (
     put_keyed,
     settled,
 )
+from xbus import model
 from xbus.broker.back.dispatch.parties import FIRST_ENVELOPES
 from xbus.broker.back.recipients import Abilities, This
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes.pauses import PauseEntry, PauseKind
-from xbus.errors import Failed
+from xbus.errors import Failed, Refused
 
 PREPARE, COMMIT = "xbus.prepare_envelopes", "xbus.commit_envelopes"
 
@@ -75,6 +77,15 @@ def once(*answers: Any) -> Callable[..., Any]:
         return left.pop(0) if left else [DONE] * (len(ids) + len(bundle))
 
     return answer
+
+
+async def set_instances(journal: Journal, number: int) -> None:
+    """Let each role be served by so many programs, before a broker starts."""
+
+    def carry_out(connection: sa.Connection) -> None:
+        connection.execute(sa.update(model.role).values(instances=number))
+
+    await journal.read(carry_out)
 
 
 async def all_settled(broker: Broker, position: int) -> None:
@@ -200,14 +211,16 @@ async def test_who_is_about_to_stop_commits_and_begins_no_more(journal: Journal)
         assert [attempts for _, _, attempts in await states(broker)] in ([], [0])
 
 
-async def test_an_answer_of_another_length_says_nothing_of_either(journal: Journal) -> None:
-    async with running(journal) as broker:
+@pytest.mark.parametrize(
+    "answer", [[DONE], Refused("it is open already", code="envelope_open")], ids=["short", "refused"]
+)
+async def test_an_answer_that_tells_of_neither_has_both_come_again_alone(journal: Journal, answer: Any) -> None:
+    async with running(journal, retry=RETRIES) as broker:
         first, second = await both(broker)
-        second.answers[COMMIT] = once([DONE])
+        second.answers[COMMIT] = once(answer)
         await put_behind_one(broker, first, "abc")
-        # The commit of one is its own affair; the other one is refused for all, as by any vote that makes no sense.
-        await until_states(broker, [(2, "parked", 1), (3, "parked", 1), (3, "parked", 1)])
-        await all_settled(broker, 4)
+        await until_states(broker, [(2, "retry", 1), (3, "retry", 1)])
+        await broker.until(lambda: settled(broker, "store_1") == 4)
 
 
 async def test_a_fault_while_the_next_is_written_leaves_the_decision_alone(journal: Journal) -> None:
@@ -262,6 +275,23 @@ async def test_nothing_follows_at_one_that_is_paused(journal: Journal) -> None:
         assert asked(broker, "store_2") == [("prepare", 0, "a"), ("commit", 1, "")]
         broker.back.registry.follow(replace(program.role, pause=None))
         await all_settled(broker, 3)
+
+
+async def test_one_that_is_paused_with_a_next_that_it_did_not_begin_has_nothing_open(journal: Journal) -> None:
+    async with running(journal, retry=RETRIES) as broker:
+        first, second = await both(broker)
+        answers = [hold(client, COMMIT) for client in (second, first)]
+        await put_behind_one(broker, first, "ab")
+        answers[0].set_result([FAILS, NOT_BEGUN])
+        await settle()
+        program = broker.back.registry.find(broker.scribe.role_id("store_2"), b"store_2")
+        assert program is not None
+        entry = PauseEntry(PauseKind.ROLE, program.role.id, "store_2", "for a test", "ada", NOW, None)
+        broker.back.registry.follow(replace(program.role, pause=entry))
+        first.answers.clear()
+        answers[1].set_result([DONE, DONE])
+        await broker.until(lambda: settled(broker, "store_1") == 3)
+        assert len(program.bringing) == 0
 
 
 async def test_what_follows_goes_on_without_one_that_leaves(journal: Journal) -> None:
@@ -320,6 +350,47 @@ async def test_a_role_that_wants_order_gets_the_next_of_a_key_when_the_one_befor
         await put_behind_one(broker, first, "cd", "mn")
         await broker.until(lambda: settled(broker, "store_2") == 5)
         assert ("commit", 1, "d") in asked(broker)
+
+
+async def test_a_role_that_begins_to_want_order_meanwhile_gets_none_of_a_key_early(journal: Journal) -> None:
+    async with running(journal, retry=RETRIES) as broker:
+        first, _ = await both(broker)
+        out = hold(first, PREPARE)
+        await put_keyed(broker, "ab", "kk")
+        await settle()
+        broker.back._assembly._roles[broker.scribe.role_id("store_1")].keys.want(True)
+        first.answers[COMMIT] = once([FAILS])
+        del first.answers[PREPARE]
+        out.set_result([DONE])
+        await until_states(broker, [(2, "retry", 1), (3, "held", 0)])
+
+
+async def test_a_pair_that_is_free_gets_what_waits_while_another_one_is_slow(journal: Journal) -> None:
+    await set_instances(journal, 2)
+    async with running(journal) as broker:
+        logins = {name: f"store_{name[0]}" for name in ("1a", "1b", "2a", "2b")}
+        clients = {name: await broker.join(login, name, ONE) for name, login in logins.items()}
+        await broker.until_together()
+        await known(broker)
+        prepares = {name: hold(client, PREPARE) for name, client in clients.items()}
+        await put_keyed(broker, "a", "_")
+        await settle()
+        (party,) = (each for each in broker.back._assembly._groups.all_parties() if len(each.recipients) == 2)
+        (call,) = party.out
+        slow = [name for name in clients if any(each.uri.endswith(name) for each in call.instances)]
+        await put_keyed(broker, "bcd", "___")
+        await settle()
+        commits = {name: hold(clients[name], COMMIT) for name in slow}
+        for name in [*slow, *(each for each in clients if each not in slow)]:
+            clients[name].answers.pop(PREPARE, None)
+            prepares[name].set_result([DONE])
+            await settle()
+        await put_keyed(broker, "ef", "__")
+        await broker.until(lambda: party.waiting == 0)
+        for name in slow:
+            del clients[name].answers[COMMIT]
+            commits[name].set_result([DONE, DONE])
+        await all_settled(broker, 7)
 
 
 async def test_who_keeps_the_others_waiting_with_both_parts_does_so_once(journal: Journal) -> None:
