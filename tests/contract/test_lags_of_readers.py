@@ -119,6 +119,12 @@ async def test_a_moment_that_cannot_be_read_is_not_old(place: int, at_work: Read
     assert [(behind.upto, behind.passes) for behind in found] == ([] if place == 1 else [(1, 1)])
 
 
+async def test_a_lease_beyond_all_dates_is_for_ever(at_work: ReaderAtWork) -> None:
+    await at_work.limit(lease=1e12)
+    batch = await at_work.read()
+    assert (await at_work.read(batch))["events"][0]["position"] == 2
+
+
 async def test_an_alarm_lasts_as_long_as_the_lag(at_work: ReaderAtWork) -> None:
     await at_work.limit(max_lag=4)
     await at_work.keeper.look()
