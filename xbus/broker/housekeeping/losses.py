@@ -22,7 +22,7 @@ LOOK_SECONDS = 5.0
 
 
 class LossFiles:
-    """The files of losses. What is wrong with one is logged once.
+    """The files of losses. Each trouble with a file is logged once.
 
     Args:
         journal: takes the rows.
