@@ -28,7 +28,11 @@ BUNDLES = replace(NEW, bundles=True)
 VOTES = replace(BUNDLES, prepares=100)
 """Leaves several of those open for a decision."""
 
-BUNDLE_VERBS = ("xbus.take_envelopes", "xbus.prepare_envelopes")
+GOES_ON = replace(VOTES, prepares_next=True)
+"""Takes the next ones with the decision about these."""
+
+BUNDLE_AT = {"xbus.take_envelopes": 0, "xbus.prepare_envelopes": 0, "xbus.commit_envelopes": 1}
+"""The argument of each such call that is a bundle."""
 
 REFUSED = [False, [[[0], "too old"]]]
 LOST = ConnectionLost("it went away")
@@ -52,6 +56,8 @@ def metadata(abilities: Abilities) -> dict[str, Any]:
         said["xbus"]["bundles"] = True
     if abilities.prepares > 0:
         said["xbus"]["prepares"] = abilities.prepares
+    if abilities.prepares_next:
+        said["xbus"]["prepares_next"] = True
     if abilities.notes:
         said["xbus"]["notes"] = True
     if abilities.bulk_items is not None:
@@ -90,7 +96,7 @@ class Script:
         for call in self.calls:
             if call.whom != whom:
                 continue
-            if call.verb in BUNDLE_VERBS:
+            if call.verb in BUNDLE_AT:
                 given += _items_of_bundle(call, event_id)
                 continue
             if event_id is not None and str(event_id) not in call.args:
@@ -107,13 +113,17 @@ class Script:
 
     def bundles(self, whom: str) -> list[list[bytes]]:
         """The bundles that one of them was given, each with its items."""
-        calls = (call for call in self.calls if call.whom == whom and call.verb in BUNDLE_VERBS)
+        calls = (call for call in self.calls if call.whom == whom and _bundle_of(call))
         return [[item for _, item in _items_of_bundle(call, None)] for call in calls]
 
 
+def _bundle_of(call: Call) -> Sequence[Any]:
+    """The envelopes that a call brings."""
+    return next(iter(call.args[BUNDLE_AT[call.verb] :]), ()) if call.verb in BUNDLE_AT else ()
+
+
 def _items_of_bundle(call: Call, event_id: UUID | None) -> list[tuple[list[int], bytes]]:
-    (bundle,) = call.args
-    events = [event for _, events, *_ in bundle for event in events]
+    events = [event for _, events, *_ in _bundle_of(call) for event in events]
     batches = [batch for event, _, batches in events if event_id in (None, UUID(event)) for batch in batches]
     return [single for batch in batches for single in RunBatch(*batch).singly()]
 
@@ -185,8 +195,8 @@ class ScriptedClient:
                 return [True, [batch]]
             case "xbus.take_event", (_, _, _, batches, _) if self._worker:
                 return [True, None, [list(batch) for batch in batches]]
-            case (("xbus.take_envelopes" | "xbus.prepare_envelopes" | "xbus.commit_envelopes"), (bundle,)):
-                return [[True]] * len(bundle)
+            case (("xbus.take_envelopes" | "xbus.prepare_envelopes" | "xbus.commit_envelopes"), bundles):
+                return [[True]] * sum(map(len, bundles))
             case (("xbus.end_event" | "xbus.take_event"), _):
                 return [True, None, []]
         return [True, None]

@@ -100,7 +100,7 @@ class RecipientApi:
         if takes_bundles(self._recipient):
             abilities["bundles"] = True
         if prepared := prepared_at_once(self._recipient):
-            abilities["prepares"] = prepared
+            abilities |= {"prepares": prepared, "prepares_next": True}
         if isinstance(self._recipient, Worker):
             abilities["outs"] = True
         if isinstance(self._recipient, BulkWorker) and self._jobs is not None:
@@ -214,16 +214,24 @@ class RecipientApi:
         return answers
 
     @verb("xbus.commit_envelopes")
-    def commit_envelopes(self, envelope_ids: list[Value]) -> Promise[list[BundleAnswer]]:
-        """Commit envelopes that were prepared: all of their consumers took them."""
-        deliveries = self.deliveries.get_all(envelope_ids)
-        answers = self._author_thread.give(partial(commit_all, self._calls, deliveries))
-        answers.add_done_callback(lambda done: self._end_committed(deliveries, done))
-        return answers
+    def commit_envelopes(
+        self, envelope_ids: list[Value], envelopes: list[Value] | None = None
+    ) -> Promise[list[BundleAnswer]]:
+        """Commit envelopes that were prepared: all of their consumers took them. Then prepare the next ones."""
+        prepared = self.deliveries.get_all(envelope_ids)
+        following = read_bundle(envelopes) if envelopes else []
+        if following and not self.deliveries.is_closing:
+            self.deliveries.open_all(following)
+        answers = self._author_thread.give(partial(commit_all, self._calls, prepared, following, self.deliveries))
 
-    def _end_committed(self, deliveries: list[EnvelopeDelivery], done: Promise[list[BundleAnswer]]) -> None:
-        pairs = zip(deliveries, done.result(), strict=True)
-        self.deliveries.end_all([delivery for delivery, answer in pairs if answer and answer[0] is True])
+        def end(done: Promise[list[BundleAnswer]]) -> None:
+            # Those that follow are beyond the last one of the prepared, and none is among them twice.
+            pairs = zip(prepared, done.answer or (), strict=False)
+            ended: list[EnvelopeDelivery] = [delivery for delivery, answer in pairs if answer and answer[0] is True]
+            self.deliveries.end_all(ended + [whole for whole in following if not whole.is_prepared])
+
+        answers.add_done_callback(end)
+        return answers
 
     @verb("xbus.take_output")
     def take_output(self, envelope_id: str, event_id: str, type_name: str, handover: Value) -> tuple[bool]:

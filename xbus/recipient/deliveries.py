@@ -175,7 +175,7 @@ def some_of(indices: list[int]) -> str:
     return ", ".join(map(str, indices[:SHOWN_INDICES])) + more
 
 
-def log_rollback_failure(envelope_id: str, error: Exception) -> None:
+def log_rollback_failure(envelope_id: str, error: BaseException) -> None:
     """Tell the recipient's operator that the author's rollback failed."""
     extra = {"action": "rollback_failed", "envelope_id": envelope_id}
     logger.error("the recipient's rollback failed", exc_info=error, extra=extra)
@@ -558,13 +558,19 @@ def take_all(
     return answers + [()] * (len(bundle) - len(answers))
 
 
-def commit_all(calls: Calls, deliveries: Sequence[EnvelopeDelivery]) -> list[BundleAnswer]:
-    """Commit prepared envelopes, in the author's thread.
+def commit_all(
+    calls: Calls, prepared: Sequence[EnvelopeDelivery], following: Sequence[WholeEnvelope], deliveries: OpenDeliveries
+) -> list[BundleAnswer]:
+    """Commit prepared envelopes, in the author's thread; bring the next ones to the author's code.
 
-    One that can't be committed stays open until it is stopped. Behind it none is committed.
+    One that can't be committed stays open until it is stopped. Behind it none is committed, and none begun.
+
+    Args:
+        following: the next ones, which stay open for a decision.
+        deliveries: as of ``take_all``.
     """
     answers: list[BundleAnswer] = []
-    for delivery in deliveries:
+    for delivery in prepared:
         try:
             went_wrong = delivery._error or delivery._refusal
             if went_wrong is not None:
@@ -576,13 +582,15 @@ def commit_all(calls: Calls, deliveries: Sequence[EnvelopeDelivery]) -> list[Bun
             answers.append(_answer_to(delivery, error))
             if answers[-1][0] is None:
                 break
-    return answers + [()] * (len(deliveries) - len(answers))
+    if following and answers.count(TAKEN) == len(prepared) and not deliveries.is_closing:
+        return answers + take_all(calls, following, deliveries, commits=False)
+    return answers + [()] * (len(prepared) + len(following) - len(answers))
 
 
 def _roll_back(calls: Calls, whole: WholeEnvelope) -> None:
     try:
         calls.rollback(whole)
-    except Exception as error:
+    except BaseException as error:
         # The broker has it rolled back once more before it comes again.
         log_rollback_failure(whole.id, error)
 

@@ -7,6 +7,7 @@ other one. Then both may be anywhere, and so they may where other programs need 
 """
 
 import asyncio
+import errno
 import logging
 import os
 import sys
@@ -39,7 +40,11 @@ class Cores(Protocol):
     """The threads of this process, and the cores that they run on."""
 
     def begun_by(self, thread: int) -> Collection[int]:
-        """Give the ids of all threads of this process, and of the processes that a thread has begun."""
+        """Give the ids of all threads of this process, and of the processes behind a thread: those that it has begun,
+        those that they have begun, and so on."""
+
+    def cores_of(self, thread: int) -> Set[int]:
+        """Give the cores that a thread may run on; none where it has ended."""
 
     def times(self, thread: int) -> "Times":
         """Give how long a thread has run and waited."""
@@ -56,10 +61,20 @@ class Linux:
 
     def begun_by(self, thread: int) -> Collection[int]:
         """Read the ids of threads and processes. Some kernels don't tell of the processes."""
-        found = os.listdir("/proc/self/task")
-        with suppress(FileNotFoundError), open(f"/proc/self/task/{thread}/children", encoding="ascii") as file:
-            found += file.read().split()
-        return [*map(int, found)]
+        found = [*map(int, os.listdir("/proc/self/task"))]
+        parents = [thread]
+        while parents:
+            for child in _children(parents.pop()):
+                with suppress(FileNotFoundError):
+                    parents += (threads := [*map(int, os.listdir(f"/proc/{child}/task"))])
+                    found += threads
+        return found
+
+    def cores_of(self, thread: int) -> Set[int]:
+        """Ask the system."""
+        with suppress(ProcessLookupError):
+            return os.sched_getaffinity(thread)
+        return frozenset()
 
     def times(self, thread: int) -> "Times":
         """Read the times of a thread, which the system gives in nanoseconds."""
@@ -79,8 +94,14 @@ class Linux:
             os.sched_setaffinity(thread, cores)
 
 
+def _children(thread: int) -> list[str]:
+    with suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{thread}/task/{thread}/children") as file:
+        return file.read().split()
+    return []
+
+
 def shared_core(writer: int, written: Callable[[], tuple[int, int]]) -> "SharedCore | None":
-    """Give the keeper of this thread and the writer's on one core; None where there is no choice of cores.
+    """Give the keeper of this thread and the writer's on one core; None where the system leaves no choice.
 
     Args:
         writer: the id of the writer's thread.
@@ -88,7 +109,19 @@ def shared_core(writer: int, written: Callable[[], tuple[int, int]]) -> "SharedC
     """
     if not sys.platform.startswith("linux") or len(cores := os.sched_getaffinity(0)) == 1:
         return None
-    return SharedCore(threading.get_native_id(), writer, cores, written, Linux())
+    try:
+        return SharedCore(threading.get_native_id(), writer, cores, written, Linux())
+    except _UNTOLD as error:
+        _tell(error)
+        return None
+
+
+_UNTOLD = (OSError, ValueError, IndexError)
+"""The errors of a system that does not let a process look or bind, or tells its times in another form."""
+
+
+def _tell(error: Exception) -> None:
+    log.info("the threads of the broker run on any core: %s", error, extra={"action": "cores_not_shared"})
 
 
 class Times(NamedTuple):
@@ -150,18 +183,24 @@ class SharedCore:
         self._not_before = 0.0
         self._freed: Set[int] = frozenset()
         """The other threads and processes that are known to be free."""
+        self._others_may_be_bound = False
         self.core: int | None = None
         """The core that both share now; None where they may be anywhere."""
 
     async def watch(self) -> None:
         """Look for ever, or until the system does not let this process look or bind."""
-        while True:
-            try:
-                self.look()
-            except OSError as error:
-                log.info("the threads of the broker run on any core: %s", error, extra={"action": "cores_not_shared"})
-                return
-            await asyncio.sleep(LOOK_SECONDS)
+        try:
+            while True:
+                try:
+                    self.look()
+                except OSError as error:
+                    if error.errno not in (errno.EMFILE, errno.ENFILE):
+                        raise
+                await asyncio.sleep(LOOK_SECONDS)
+        except _UNTOLD as error:
+            _tell(error)
+        finally:
+            self._let_go()
 
     def look(self) -> None:
         """Look once, and bind both threads or let them go."""
@@ -172,10 +211,10 @@ class SharedCore:
         writer_ran, writer_waited = (new - old for new, old in zip(now.writer, last.writer, strict=True))
         is_busy = loop_ran + writer_ran >= LEAST_OWN_SHARE * seconds
         is_large = now.stored - last.stored > MOST_GROUP_BYTES * (now.commits - last.commits)
-        was_bound = self.core is not None
-        if not was_bound:
+        if self.core is None:
             if is_busy and not is_large and now.at >= self._not_before:
                 self.core = self._machine.core_of(self._loop)
+                self._others_may_be_bound = True
                 self._bind({self.core})
         elif is_busy:
             # Neither waits for the other one longer than that one runs.
@@ -184,8 +223,9 @@ class SharedCore:
                 self.core = None
                 self._bind(self._cores)
                 self._not_before = now.at + TRY_AGAIN_SECONDS
-        if was_bound:
+        if self._others_may_be_bound:
             self._free_others()
+            self._others_may_be_bound = self.core is not None
 
     def _found(self) -> _Look:
         times = self._machine.times
@@ -197,7 +237,21 @@ class SharedCore:
 
     def _free_others(self) -> None:
         """Let all others run anywhere: a thread or process begins where the one may run that begins it."""
-        others = {*self._machine.begun_by(self._loop)} - {self._loop, self._writer}
+        machine = self._machine
+        others = {*machine.begun_by(self._loop)} - {self._loop, self._writer}
         for each in others - self._freed:
-            self._machine.bind(each, self._cores)
+            # Who has chosen cores keeps them. A process of another user may not be bound from here.
+            if len(machine.cores_of(each)) == 1:
+                with suppress(PermissionError):
+                    machine.bind(each, self._cores)
         self._freed = others
+
+    def _let_go(self) -> None:
+        """Let all run anywhere, as far as the system allows it."""
+        self.core = None
+        for thread in (self._loop, self._writer):
+            with suppress(OSError):
+                self._machine.bind(thread, self._cores)
+        if self._others_may_be_bound:
+            with suppress(*_UNTOLD):
+                self._free_others()

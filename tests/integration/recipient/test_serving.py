@@ -91,6 +91,7 @@ async def test_what_it_says_of_itself(broker: BrokerDouble, serve_recipient: Ser
             "kind": "consumer",
             "bundles": True,
             "prepares": 3,
+            "prepares_next": True,
             "notes": True,
             "headers": True,
         },

@@ -39,6 +39,7 @@ class Store(Consumer):
         self.may_go_on = threading.Event()
         self.commit_fails: set[str] = set()
         self.rollback_fails: set[str] = set()
+        self.rollback_error: BaseException = KeyError("rollback")
         self.progress: list[Any] = []
 
     def on_event_start(self, event: Event) -> None:
@@ -67,7 +68,7 @@ class Store(Consumer):
     def rollback(self, envelope: Envelope) -> None:
         self.calls.append(f"rollback {envelope.id}")
         if envelope.id in self.rollback_fails:
-            raise KeyError("rollback")
+            raise self.rollback_error
 
 
 class Bench:

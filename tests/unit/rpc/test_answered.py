@@ -208,6 +208,7 @@ BRINGING = {
     "xbus.take_event": (ENVELOPE, EVENT, "t", [BATCH], True),
     "xbus.take_envelopes": ([[ENVELOPE, [[EVENT, "t", [BATCH]]]]],),
     "xbus.prepare_envelopes": ([[ENVELOPE, [[EVENT, "t", [BATCH]]]]],),
+    "xbus.commit_envelopes": ([], [[ENVELOPE, [[EVENT, "t", [BATCH]]]]]),
 }
 """The calls that bring items to the author's code; each packs its errors in its own way."""
 

@@ -1,6 +1,9 @@
 """The loop and the writer share a core while groups are small and no other program needs it."""
 
+import asyncio
+import errno
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Collection, Set
@@ -24,13 +27,19 @@ class MachineByHand:
         self.bound: dict[int, Set[int]] = {}
         self.core = 1
         self.written = (0, 0)
+        self.refusal: OSError | None = None
         self.shared = SharedCore(LOOP, WRITER, ALL, lambda: self.written, self, lambda: self.now)
 
     def begun_by(self, thread: int) -> Collection[int]:
         assert thread == LOOP
         return {LOOP, WRITER, *self.others}
 
+    def cores_of(self, thread: int) -> Set[int]:
+        return self.bound.get(thread, {self.core})
+
     def times(self, thread: int) -> Times:
+        if self.refusal is not None:
+            raise self.refusal
         return self.times_of[thread]
 
     def core_of(self, thread: int) -> int:
@@ -107,31 +116,54 @@ def test_threads_and_processes_that_began_meanwhile_may_run_anywhere() -> None:
     assert machine.bound[LOOP] == ALL
 
 
-async def test_a_system_that_lets_nobody_bind_ends_the_watch(caplog: pytest.LogCaptureFixture) -> None:
+def test_who_has_chosen_cores_keeps_them() -> None:
     machine = MachineByHand()
+    machine.look(BUSY, BUSY)
+    machine.others = {CHILD}
+    machine.bound[CHILD] = frozenset({0, 2})
+    machine.look(BUSY, BUSY)
+    assert machine.bound[CHILD] == {0, 2}
 
-    def refused(thread: int) -> Times:
-        raise PermissionError("operation not permitted")
 
-    machine.times = refused  # type: ignore[method-assign]
+async def test_a_system_that_lets_nobody_look_any_more_lets_all_go(caplog: pytest.LogCaptureFixture) -> None:
+    machine = MachineByHand()
+    machine.look(BUSY, BUSY)
+    machine.others = {READER}
+    machine.refusal = PermissionError("operation not permitted")
     with caplog.at_level("INFO"):
         await machine.shared.watch()
     assert "run on any core: operation not permitted" in caplog.text
+    assert machine.bound == {LOOP: ALL, WRITER: ALL, READER: ALL}
+
+
+async def test_a_want_of_descriptors_passes() -> None:
+    machine = MachineByHand()
+    machine.look(BUSY, BUSY)
+    machine.refusal = OSError(errno.EMFILE, "too many open files")
+    watch = asyncio.create_task(machine.shared.watch())
+    await asyncio.sleep(0)
+    assert not watch.done()
+    assert machine.shared.core == 1
+    watch.cancel()
+    await asyncio.wait([watch])
+    assert machine.bound == {LOOP: ALL, WRITER: ALL}
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the folder /proc is of Linux")
 def test_linux_tells_of_threads_and_processes_and_binds_them() -> None:
     here, linux = threading.get_native_id(), Linux()
     cores = os.sched_getaffinity(0)
-    child = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
-    try:
-        assert {here, child} <= {*linux.begun_by(here)}
-        assert linux.times(here).ran > 0
-        core = linux.core_of(here)
-        assert core in cores
-        linux.bind(child, {core})
-        assert os.sched_getaffinity(child) == {core}
-    finally:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-    linux.bind(child, {core})
+    with subprocess.Popen(["/bin/sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        grandchild = int(child.stdout.readline())
+        try:
+            assert {here, child.pid, grandchild} <= {*linux.begun_by(here)}
+            assert linux.times(here).ran > 0
+            core = linux.core_of(here)
+            assert core in cores
+            linux.bind(grandchild, {core})
+            assert linux.cores_of(grandchild) == {core}
+        finally:
+            os.kill(grandchild, 9)
+    linux.bind(child.pid, {core})
+    assert linux.cores_of(child.pid) == set()

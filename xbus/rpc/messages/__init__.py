@@ -286,6 +286,7 @@ class RecipientAbilities(TypedDict):
     kind: NotRequired[str]
     bundles: NotRequired[bool]
     prepares: NotRequired[int]
+    prepares_next: NotRequired[bool]
     notes: NotRequired[bool]
     headers: NotRequired[bool]
     outs: NotRequired[bool]

@@ -183,19 +183,27 @@ class EmittingConsumer:
         """Emit small envelopes; all of them share a commit."""
         return await self._seal_all(self._emissions_of(entries))
 
-    async def prepare_envelopes(self, entries: Sequence[BundleEntry]) -> Value:
+    async def prepare_envelopes(self, entries: Sequence[BundleEntry]) -> list[Value]:
         """Keep what came of small envelopes until other consumers have taken them, too."""
         for entry, emission in zip(entries, self._emissions_of(entries), strict=True):
             self._emissions[entry[0]] = emission
         return [[True]] * len(entries)
 
-    async def commit_envelopes(self, envelope_ids: Sequence[str]) -> Value:
-        """Seal what is kept of envelopes; all of them share a commit."""
+    async def commit_envelopes(self, envelope_ids: Sequence[str], entries: Sequence[BundleEntry] = ()) -> Value:
+        """Seal what is kept of envelopes; all of them share a commit. Then keep what came of the next ones."""
         answers = await self._seal_all([self._emission(envelope_id) for envelope_id in envelope_ids])
         for envelope_id, answer in zip(envelope_ids, answers, strict=True):
             if answer == [True]:
                 self._emissions.pop(envelope_id, None)
-        return answers
+        if not entries:
+            return answers
+        if answers.count([True]) < len(answers):
+            return answers + [[]] * len(entries)
+        try:
+            return answers + await self.prepare_envelopes(entries)
+        except CallError:
+            # Those before are sealed. Asked for these alone it tells what is wrong.
+            return answers + [[]] * len(entries)
 
     def _emissions_of(self, entries: Sequence[BundleEntry]) -> list[Emission]:
         event_type, emitter_id = self._event_type(), self._emitter_id()

@@ -15,7 +15,7 @@ from xbus.config import BackSettings
 
 log = logging.getLogger(__name__)
 
-ABILITIES = Abilities(batches=True, bundles=True, prepares=128, notes=True, headers=True)
+ABILITIES = Abilities(batches=True, bundles=True, prepares=128, prepares_next=True, notes=True, headers=True)
 """One envelope at a time, or one bundle: those of a type are emitted in the order in which they come."""
 
 LEFT_OPEN = "the broker ended before it was sealed"

@@ -66,21 +66,28 @@ class ConsumerGathering:
                 self._slots.free(instance)
         return []
 
-    def take_further(self, instances: Sequence[RecipientProxy], most: int) -> dict[RecipientProxy, int]:
-        """Take more slots of instances of which one is taken, as far as they are free now.
+    def take_for(self, slots: Mapping[RecipientProxy, int], envelopes: int) -> dict[RecipientProxy, int]:
+        """Take a slot for each of some envelopes, as far as instances have free ones now.
+
+        Args:
+            slots: those that are taken already.
 
         Returns:
             How many of each; give each back.
         """
-        return {instance: self._slots.take_further(instance, most) for instance in instances}
+        found = {instance: min(taken, envelopes) for instance, taken in slots.items()}
+        return {each: taken + self._slots.take_further(each, envelopes - taken) for each, taken in found.items()}
 
-    def may_prepare(self, instance: RecipientProxy) -> int:
+    def may_prepare(self, instance: RecipientProxy, slots: int) -> int:
         """Count the envelopes that an instance may keep open for a decision, beside what is open there already.
 
-        One of its slots is taken for that. A role that wants order has but one slot, whatever its program allows.
+        A role that wants order has but one slot, whatever its program allows.
+
+        Args:
+            slots: how many of its slots are taken for them.
         """
         further = instance.abilities.prepares - instance.abilities.envelopes
-        return max(1, 1 + self._slots.spare(instance) + further)
+        return max(1, slots + self._slots.spare(instance) + further)
 
     async def others_wait(
         self, recipient: ServedRole, ready: Coroutine[object, object, None], *, shares_nothing: bool = False

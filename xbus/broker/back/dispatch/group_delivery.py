@@ -7,15 +7,15 @@ or future of its own. What was read back waits as parts beside those of groups, 
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from xbus import tracing
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.dispatch.group_calls import BundleCalls, Outcome, failed_together
 from xbus.broker.back.dispatch.group_outcomes import GroupOutcomes
-from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, positions_of
+from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, PartyWay, are_traced, positions_of
 from xbus.broker.back.log import (
     SMALL_BYTES,
     BundleEntry,
@@ -36,25 +36,13 @@ from xbus.broker.back.recipients import (
     fault_among_many,
 )
 from xbus.broker.journal.writes import Sealed, SealedGroup
-from xbus.errors import CallError
+from xbus.errors import CallError, Failed, Refused
 from xbus.graph import Graph
 from xbus.rpc.codec import Value
+from xbus.rpc.frames import BAD_ANSWER
 from xbus.states import ConsumerState
 
 log = logging.getLogger(__name__)
-
-
-class _Way(NamedTuple):
-    """The way of the envelopes of a lane that take a graph.
-
-    Args:
-        graph: as it was then.
-        parties: the consumers that it leads to, each with those that decide together with it; None where some need a
-            run.
-    """
-
-    graph: Graph
-    parties: Sequence[BundleParty] | None
 
 
 class GroupDelivery:
@@ -96,7 +84,7 @@ class GroupDelivery:
         self._outcomes = outcomes
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
-        self._ways: dict[tuple[Lane, int], _Way] = {}
+        self._ways: dict[tuple[Lane, int], PartyWay] = {}
         self._out: set[GroupCall] = set()
         self._all_back: asyncio.Event | None = None
         self._is_finishing = False
@@ -175,15 +163,15 @@ class GroupDelivery:
             shares[party] = parts[graphs]
         return shares
 
-    def _find_way(self, lane: Lane, graph_id: int, graph: Graph) -> _Way:
+    def _find_way(self, lane: Lane, graph_id: int, graph: Graph) -> PartyWay:
         consumers = lane.of_services(graph.consumer_services)
         parties = self._calls.parties([graph_id], (), consumers)
         if sum(map(len, parties)) < len(consumers):
-            return _Way(graph, None)
+            return PartyWay(graph, None)
         found = [self.party(each) for each in parties]
         for party in found:
             party.by_workers |= graph.workers_before(party.recipients[0].role.service) != ()
-        return _Way(graph, found)
+        return PartyWay(graph, found)
 
     def _may_take(self, shares: dict[BundleParty, GroupPart]) -> bool:
         """Check whether all consumers get their parts as they are, in their turn and by one call.
@@ -314,21 +302,27 @@ class GroupDelivery:
     # -- hand-over ---------------------------------------------------------------------------------------------------
 
     def go_on(
-        self, party: BundleParty, *, is_checked: bool = False, taken: dict[int, RecipientProxy] | None = None
-    ) -> None:
+        self,
+        party: BundleParty,
+        *,
+        is_checked: bool = False,
+        taken: dict[int, RecipientProxy] | None = None,
+        before: GroupCall | None = None,
+    ) -> GroupCall | None:
         """Hand over what waits for a party, as far as its instances are free.
 
         Args:
             is_checked: whether its consumers are owed all of it, as was found out just now.
             taken: instances of which a slot is taken, by their role ids; those that are left in it are not given any.
+            before: a call that is to be committed now: what goes in the same messages is given back.
         """
-        while party.parts and party.turn is None and (not party.out or len(party.out) < party.takers):
+        while party.parts and party.turn is None and (before or party.at_work < max(1, party.takers)):
             if self._is_finishing or not (is_checked or self._keeps_due(party)):
-                return
+                return None
             if len(party.parts) == 1 and len(party.parts[0].positions) <= party.size.envelopes:
                 last = party.parts[0].positions[-1]
             else:
-                last = party.last_of_next(self._keys_in_hand(party.recipients))
+                last = party.last_of_next(self._roles.all_in_hand(party.recipients))
             # One commit makes it durable for all of them: nobody waits before the last one has asked.
             are_reserved = True
             for recipient in party.recipients:
@@ -336,7 +330,9 @@ class GroupDelivery:
                 if last > role.reserved_to:
                     are_reserved = self._ledger.is_reserved(role, last, partial(self.go_on, party)) and are_reserved
             if not are_reserved:
-                return
+                return None
+            if before is not None:
+                return self._take(party, before.instances, before.slots, follows=True)
             instances: dict[RecipientProxy, ServedRole] = {}
             for recipient in party.recipients:
                 instance = taken.pop(recipient.role.id, None) if taken else None
@@ -344,13 +340,17 @@ class GroupDelivery:
                 if instance is None:
                     break
                 instances[instance] = recipient
-            if len(instances) < len(party.recipients) or not self._hand_over(party, instances):
+            slots = dict.fromkeys(instances, 1)
+            call = self._take(party, instances, slots) if len(instances) == len(party.recipients) else None
+            if call is None:
                 for each in instances:
                     self._slots.free(each)
                 # Somebody else has a slot or a key, and gives it to whoever stands in line.
                 if len(instances) < len(party.recipients) or not party.out:
                     party.turn = self._begin(party, self._wait_for_turn(party))
-                return
+                return None
+            self._hand_over(call)
+        return None
 
     def _keeps_due(self, party: BundleParty) -> bool:
         """Keep waiting what all consumers of a party are to get; false where others go first, or nothing is left."""
@@ -395,7 +395,7 @@ class GroupDelivery:
                 )
                 taken = {instance.role.id: instance for instance in found}
                 if taken and party.parts:
-                    await self._ledger.reserve(taken, party.last_of_next(self._keys_in_hand(party.recipients)))
+                    await self._ledger.reserve(taken, party.last_of_next(self._roles.all_in_hand(party.recipients)))
                 for recipient in list(party.recipients):
                     # Nobody would ever have a slot of it.
                     if not self._roles[recipient.role.id].is_served_by(recipient):
@@ -416,75 +416,84 @@ class GroupDelivery:
     async def _key_free(self, party: BundleParty) -> None:
         """Wait until an envelope that waits is of no ordering key that an instance of its consumers has in hand."""
         while party.parts and party.recipients:
-            in_hand = self._keys_in_hand(party.recipients)
+            in_hand = self._roles.all_in_hand(party.recipients)
             if in_hand is None or not in_hand >= (keys := party.keys):
                 return
             key = next(iter(keys))
             hands = (self._roles[recipient.role.id].keys_in_hand for recipient in party.recipients)
             await next(hand for hand in hands if key in hand).changed()
 
-    def _keys_in_hand(self, recipients: Sequence[ServedRole]) -> set[str] | None:
-        """Give the ordering keys of which an instance of some consumers has an envelope; None where none wants
-        order."""
-        in_hand: set[str] | None = None
-        for recipient in recipients:
-            role = self._roles[recipient.role.id]
-            if role.keys.is_wanted:
-                in_hand = {*(in_hand or ()), *role.keys_in_hand.all()}
-        return in_hand
+    def _take(
+        self,
+        party: BundleParty,
+        instances: Mapping[RecipientProxy, ServedRole],
+        slots: dict[RecipientProxy, int],
+        *,
+        follows: bool = False,
+    ) -> GroupCall | None:
+        """Take what may go now to some instances; None where that is nothing.
 
-    def _hand_over(self, party: BundleParty, instances: Mapping[RecipientProxy, ServedRole]) -> bool:
-        """Hand over what may go now to instances whose slots are taken; false where that is nothing."""
+        Args:
+            slots: those of the instances that are taken; the call keeps what it needs of them, and takes more.
+            follows: as of ``GroupCall``.
+        """
         is_vote, has_several = len(instances) > 1, len(party.parts) > 1 or len(party.parts[0].positions) > 1
         in_hand: set[str] | None = None
         for recipient in party.recipients:
             if self._roles[recipient.role.id].keys.is_wanted:
-                in_hand = self._keys_in_hand(party.recipients)
+                in_hand = self._roles.all_in_hand(party.recipients)
                 break
-        most = min(map(self._gathering.may_prepare, instances)) if is_vote and has_several else MOST_ENVELOPES
+        allowed = map(self._gathering.may_prepare, slots, slots.values())
+        most = min(allowed) if is_vote and has_several else MOST_ENVELOPES
         parts = party.take(in_hand, most)
         if not parts:
-            return False
-        slots = dict.fromkeys(instances, 1)
-        if is_vote and has_several:
-            further = sum([len(part.positions) for part in parts]) - 1
-            for each, number in self._gathering.take_further(list(instances), further).items():
-                slots[each] += number
+            return None
+        if is_vote and (has_several or follows):
+            needed = self._gathering.take_for(slots, sum([len(part.positions) for part in parts]))
+            for each, number in needed.items():
+                slots[each] -= min(slots[each], number)
+            slots = needed
         for recipient in party.recipients if in_hand is not None else ():
             role = self._roles[recipient.role.id]
             for part in parts if role.keys.is_wanted else ():
                 role.keys_in_hand.begin_all(part.positions, part.ordering_keys)
-        call = GroupCall(party, instances, slots, parts, self._loop.time())
+        call = GroupCall(party, instances, slots, parts, self._loop.time(), follows=follows)
         party.out.add(call)
         self._out.add(call)
-        for each in instances:
+        return call
+
+    def _hand_over(self, call: GroupCall, before: GroupCall | None = None) -> None:
+        """Hand the envelopes of a call over, in the messages that have another call committed where there is one."""
+        is_vote = len(call.instances) > 1
+        for each in call.instances:
             # A program that came since they were added may do less than those of before.
             if not each.abilities.bundles or (is_vote and each.abilities.prepares <= 0):
-                self._note(call, dict.fromkeys(instances, [BundleStatus.GOES_ALONE] * len(call.ids)))
-                return True
-        if party.by_workers or (PagePart in map(type, parts) and call.is_traced):
+                self._note(call, dict.fromkeys(call.instances, [BundleStatus.GOES_ALONE] * len(call.ids)))
+                return
+        if before is None and (call.party.by_workers or (PagePart in map(type, call.parts) and are_traced(call.parts))):
             self._note(call, None)
-        else:
-            self._call(call)
-        return True
-
-    def _call(self, call: GroupCall) -> None:
-        is_vote = len(call.instances) > 1
-        written: dict[tuple[bool, bool], Sequence[BundleEntry]] = {}
+            return
+        left, written = iter(call.instances), dict[tuple[bool, bool], Sequence[BundleEntry]]()
         try:
-            for instance in call.instances:
+            for instance in left:
                 form = wants_notes, wants_headers = instance.abilities.notes, instance.abilities.headers
                 if form not in written:
                     logins = self._log.known_logins if wants_notes else None
                     written[form] = parts_on_wire(call.parts, logins, wants_headers=wants_headers)
-                taker = partial(self._voted if is_vote else self._answered, call, instance)
-                instance.hand_over(call.ids, written[form], taker, stays_open=is_vote)
+                if before is None:
+                    taker = partial(self._voted if is_vote else self._answered, call, instance)
+                    instance.hand_over(call.ids, written[form], taker, stays_open=is_vote)
+                else:
+                    taker = partial(self._gone_on, before, call, instance)
+                    instance.go_on(before.ids, call.ids, written[form], taker)
         except Exception as error:
             log.exception("a bundle died", extra={"action": "bundle_died", "roles": call.logins})
             bundle, faults = call.bundle(), [fault_among_many(error)] * len(call.ids)
-            for instance in call.instances:
-                instance.stop_all(bundle)
+            for each in call.instances:
+                each.stop_all(bundle)
             self._note(call, dict.fromkeys(call.instances, faults))
+            if before is not None:
+                self._commit(before, [instance, *left])
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
@@ -494,12 +503,55 @@ class GroupDelivery:
         if call.is_over or len(call.answers) < len(call.instances):
             return
         answers, call.answers = call.answers, {}
+        if call.follows:
+            call.begin_votes()
         if False not in [each.went_well(call.ids, *said, stay_open=True) for each, said in answers.items()]:
-            for each in call.instances:
-                each.commit(call.ids, partial(self._answered, call, each))
+            following = self._following(call)
+            if following is None:
+                self._commit(call, call.instances)
+            else:
+                self._hand_over(following, call)
             return
-        bundle = call.bundle()
-        self._note(call, {each: each.votes_of(bundle, *said) for each, said in answers.items()}, is_vote=True)
+        bundle, votes = call.bundle(), {}
+        for each, said in answers.items():
+            # Who has not begun what follows, as its commit failed or it is about to stop, is asked for its votes alone.
+            if not call.follows or said != ([[]] * len(bundle), None):
+                votes[each] = each.votes_of(bundle, *said)
+            else:
+                each.began_none(call.ids)
+            if call.follows and said[1] is not None:
+                call.counted = [*call.counted, *[vote for vote in votes[each] if isinstance(vote, RecipientFailed)]]
+        self._note(call, votes, is_vote=True)
+
+    def _following(self, call: GroupCall) -> GroupCall | None:
+        """Take what goes with the commit of a call; None where nothing waits, or where the commit goes alone."""
+        party = call.party
+        if not party.parts or party.is_closing or party.by_workers or are_traced(party.parts):
+            return None
+        for each in call.instances:
+            if not each.abilities.prepares_next or each.owes or not self._slots.may_go_on(each):
+                return None
+            role = self._roles[each.role.id]
+            if role.keys.is_wanted and call.positions[0] not in role.keys_in_hand.key_at:
+                # It wants order since these were handed over: which keys they have is not known here.
+                return None
+        return self.go_on(party, before=call)
+
+    def _commit(self, call: GroupCall, instances: Iterable[RecipientProxy]) -> None:
+        for each in instances:
+            each.commit(call.ids, partial(self._answered, call, each))
+
+    def _gone_on(
+        self, call: GroupCall, following: GroupCall, instance: RecipientProxy, answer: Value, error: CallError | None
+    ) -> None:
+        """Take the answers of a consumer to a commit and to what followed it."""
+        said = answer if isinstance(answer, list) and len(answer) == len(call.ids) + len(following.ids) else []
+        if not said and (error is None or isinstance(error, Refused) or error.code == BAD_ANSWER):
+            # Nobody can tell which envelopes it is about: each comes again alone.
+            error = Failed(f"the answer is no list about both: {error or answer!r:.200}", code="nonsense")
+        committed, prepared = said[: len(call.ids)], said[len(call.ids) :]
+        self._answered(call, instance, committed, error)
+        self._voted(following, instance, prepared, error)
 
     def _answered(self, call: GroupCall, instance: RecipientProxy, answer: Value, error: CallError | None) -> None:
         """Take the last answer of a consumer; have its outcome noted when it is the last of all."""
@@ -571,7 +623,7 @@ class GroupDelivery:
                 # Before the failures are noted, which may take long: another recipient may come in the meantime.
                 going_on, call.apart = self._outcomes.sort_out(party, recipients, bundle, outcome)
                 party.put_back(call.chosen(going_on))
-                await self._outcomes.note_failed(shares, outcome)
+                await self._outcomes.note_failed(shares, outcome, call.counted)
         finally:
             for recipient in recipients:
                 self._roles[recipient.role.id].keys_in_hand.end(call.positions)

@@ -196,8 +196,12 @@ class GroupOutcomes:
         else:
             self.set_aside(recipient, [small])
 
-    async def note_failed(self, shares: Shares, outcome: Outcome) -> None:
-        """Note what failed of a bundle, and what becomes of it."""
+    async def note_failed(self, shares: Shares, outcome: Outcome, counted: Collection[RecipientFailed]) -> None:
+        """Note what failed of a bundle, and what becomes of it.
+
+        Args:
+            counted: failures that count with those of another bundle.
+        """
         failed: dict[int, dict[RecipientProxy, RecipientFailed]] = {}
         smalls: dict[int, SmallEnvelope] = {}
         for recipient, bundle in shares.items():
@@ -206,12 +210,13 @@ class GroupOutcomes:
                     smalls[small.position] = small
                     failed.setdefault(small.position, {})[recipient] = result
         if failed:
-            await self._note_failed([(smalls[position], failed[position]) for position in sorted(failed)])
+            await self._note_failed([(smalls[position], failed[position]) for position in sorted(failed)], set(counted))
 
     async def _note_failed(
-        self, failed: Sequence[tuple[SmallEnvelope, Mapping[RecipientProxy, RecipientFailed]]]
+        self,
+        failed: Sequence[tuple[SmallEnvelope, Mapping[RecipientProxy, RecipientFailed]]],
+        counted: set[RecipientFailed],
     ) -> None:
-        counted: set[RecipientFailed] = set()
         retried: set[int] = set()
         for small, at in failed:
             self._say_where(small, at)

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xbus import tracing
 from xbus.broker.back.log import PagePart, Part, SmallEnvelope
-from xbus.broker.back.recipients import RecipientProxy, ServedRole
+from xbus.broker.back.recipients import RecipientFailed, RecipientProxy, ServedRole
 from xbus.errors import CallError
+from xbus.graph import Graph
 from xbus.rpc.codec import Value
 
 MAX_WAITING_BYTES = 1024 * 1024
@@ -87,6 +88,11 @@ class BundleParty:
         if len(self.recipients) == 1:
             return len(self.recipients[0].instances)
         return min([len(recipient.instances) for recipient in self.recipients], default=0)
+
+    @property
+    def at_work(self) -> int:
+        """Count the calls that are out, those that follow one another at the same instances once."""
+        return len({id(call.instances) for call in self.out})
 
     @property
     def is_idle(self) -> bool:
@@ -281,12 +287,14 @@ class GroupCall:
         slots: how many slots of an instance were taken for that.
         parts: the envelopes.
         began: when that was, on the loop's clock.
+        follows: whether one message commits the envelopes of the call before and brings these.
 
     Attributes:
         positions: theirs, which grow.
         ids: theirs, of 16 bytes.
         items: the number of all their items.
         busy_before: for how many seconds each of several instances had had calls to answer.
+        counted: failures that count with the call before.
         answers: those that have come to the last call of each instance.
         apart: envelopes that can't go with others, and are to be brought in a run each.
         is_over: whether all answers have come, or are not waited for any more.
@@ -298,6 +306,8 @@ class GroupCall:
         "apart",
         "began",
         "busy_before",
+        "counted",
+        "follows",
         "ids",
         "instances",
         "is_over",
@@ -313,15 +323,19 @@ class GroupCall:
         self,
         party: BundleParty,
         instances: Mapping[RecipientProxy, ServedRole],
-        slots: Mapping[RecipientProxy, int],
+        slots: dict[RecipientProxy, int],
         parts: Sequence[Part],
         began: float,
+        *,
+        follows: bool = False,
     ) -> None:
         self.party = party
         self.instances = instances
         self.slots = slots
         self.parts = parts
         self.began = began
+        self.follows = follows
+        self.counted: Sequence[RecipientFailed] = ()
         self.answers: dict[RecipientProxy, tuple[Value, CallError | None]] = {}
         self.apart: list[Apart] = []
         self.busy_before = {each: each.busy_seconds for each in instances} if len(instances) > 1 else {}
@@ -339,16 +353,14 @@ class GroupCall:
         """The logins of the roles, for people."""
         return ", ".join([each.role.login for each in self.instances])
 
+    def begin_votes(self) -> None:
+        """Note that the call before has ended: the work until then counts as its own."""
+        for each in self.busy_before:
+            self.busy_before[each] = each.busy_seconds
+
     def busy_seconds(self) -> dict[RecipientProxy, float]:
         """Compute for how many seconds each instance has had calls to answer since this began."""
         return {each: each.busy_seconds - before for each, before in self.busy_before.items()}
-
-    @property
-    def is_traced(self) -> bool:
-        """Check whether any of the envelopes that were read back is traced; of a group none is."""
-        envelopes = [small.envelope for part in self.parts if isinstance(part, PagePart) for small in part.envelopes]
-        # No function is called for each of them.
-        return tracing.IN_BYTES in b" ".join([each.head.headers for each in envelopes if each.head.headers is not None])
 
     def chosen(self, positions: Collection[int]) -> list[Part]:
         """Give the parts of the envelopes at some positions."""
@@ -361,6 +373,28 @@ class GroupCall:
     def bundle(self) -> list[SmallEnvelope]:
         """Give the envelopes as objects."""
         return [small for part in self.parts for small in part.smalls()]
+
+
+class PartyWay(NamedTuple):
+    """The way of the envelopes of a lane that take a graph.
+
+    Args:
+        graph: as it was then.
+        parties: the consumers that it leads to, each with those that decide together with it; None where some need a
+            run.
+    """
+
+    graph: Graph
+    parties: Sequence[BundleParty] | None
+
+
+def are_traced(parts: Sequence[Part]) -> bool:
+    """Check whether any envelope of some parts is traced; of a group none is."""
+    if PagePart not in map(type, parts):
+        return False
+    envelopes = [small.envelope for part in parts if isinstance(part, PagePart) for small in part.envelopes]
+    # No function is called for each of them.
+    return tracing.IN_BYTES in b" ".join([each.head.headers for each in envelopes if each.head.headers is not None])
 
 
 def positions_of(parts: Sequence[Part]) -> Sequence[int]:

@@ -15,6 +15,7 @@ class Abilities:
         envelopes: how many envelopes, or events of a worker, it takes at once.
         bundles: whether it takes several whole envelopes in one call.
         prepares: how many whole envelopes may be open until it is decided about them; 0 where none may.
+        prepares_next: whether it takes the next ones in the call that has these committed.
         notes: whether it wants a note with each envelope.
         headers: whether it wants the headers of envelopes and events.
         outs: whether it may name event types as which items that it made go on.
@@ -28,6 +29,7 @@ class Abilities:
     envelopes: int = 1
     bundles: bool = False
     prepares: int = 0
+    prepares_next: bool = False
     notes: bool = False
     headers: bool = False
     outs: bool = False
@@ -47,6 +49,7 @@ class Abilities:
                     envelopes=envelopes,
                     bundles=more.get("bundles") is True,
                     prepares=_number(more.get("prepares")),
+                    prepares_next=more.get("prepares_next") is True,
                     notes=more.get("notes") is True,
                     headers=more.get("headers") is True,
                     outs=more.get("outs") is True,

@@ -64,7 +64,7 @@ class CallTimeouts:
     @property
     def longest(self) -> float:
         """For how long a recipient may be busy with one call."""
-        return max(self.start_event, self.send_item, self.end_event, self.end_envelope, self.stop_envelope)
+        return max(self.start_event, self.send_item, self.end_event + self.end_envelope, self.stop_envelope)
 
 
 @dataclass(slots=True)
@@ -122,10 +122,10 @@ class EnvelopeCalls:
         verb: str,
         name: str,
         seconds: float,
-        argument: object,
+        arguments: tuple[object, ...],
         taker: AnswerTaker,
         *,
-        begins: bool,
+        brings: Sequence[bytes] = (),
     ) -> None:
         """Make a call about untraced envelopes.
 
@@ -134,12 +134,12 @@ class EnvelopeCalls:
             verb: the call, as operators see it.
             name: the same as the recipient knows it.
             seconds: its time-out.
-            argument: of the call.
+            arguments: of the call.
             taker: gets the answer.
-            begins: whether the call brings the envelopes, with all that is to be told of them.
+            brings: the ids of those that the call brings, with all that is to be told of them.
         """
-        renewed = self._begin_call(ids, verb, begins=begins)
-        self._client.ask(name, (argument,), partial(self._end_call, taker), seconds, renewed)
+        renewed = self._begin_call(ids, verb, brings=brings)
+        self._client.ask(name, arguments, partial(self._end_call, taker), seconds, renewed)
 
     def ended_all(self, ids: Iterable[bytes]) -> None:
         """Note that the recipient has envelopes open no more."""
@@ -171,9 +171,9 @@ class EnvelopeCalls:
 
         Args:
             ids: theirs, of 16 bytes.
-            begins: as of ``ask_about``.
+            begins: whether the call brings them.
         """
-        renewed = self._begin_call(ids, verb, begins=begins)
+        renewed = self._begin_call(ids, verb, brings=ids if begins else ())
         spans = tracing.begin_calls(verb, ids, self._login)
         call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
         call.add_done_callback(partial(self._end_call, None))
@@ -181,17 +181,19 @@ class EnvelopeCalls:
             call.add_done_callback(span.ended_by)
         return call
 
-    def _begin_call(self, ids: Sequence[bytes], verb: str, *, begins: bool) -> Callable[[], float | None] | None:
+    def _begin_call(
+        self, ids: Sequence[bytes], verb: str, *, brings: Sequence[bytes]
+    ) -> Callable[[], float | None] | None:
         now = self._now()
-        if begins:
-            self.open = {**dict.fromkeys(ids, Bringing(now, verb)), **self.open}
+        if brings:
+            self.open = {**dict.fromkeys(brings, Bringing(now, "take_event")), **self.open}
         for bringing in map(self.open.get, ids):
             if bringing is not None:
                 bringing.verb = verb
         if not self._unanswered:
             self._busy_since = now
         self._unanswered += 1
-        return None if self._heartbeats is None else partial(self._heartbeats.renewed, ids)
+        return None if self._heartbeats is None else partial(self._heartbeats.renewed, {*ids, *brings})
 
     def _end_call(self, taker: Callable[..., object] | None, *answer: object) -> None:
         """Note the answer to a call, or its lack, and hand it on to whoever takes it."""
@@ -410,7 +412,7 @@ class RecipientProxy:
             call = ("take_event", "xbus.prepare_envelopes", self._timeouts.end_event)
         else:
             call = ("take_event", "xbus.take_envelopes", self._timeouts.end_envelope)
-        self._calls.ask_about(ids, *call, entries, taker, begins=True)
+        self._calls.ask_about(ids, *call, (entries,), taker, brings=ids)
 
     def commit(self, ids: Sequence[bytes], taker: AnswerTaker) -> None:
         """Have envelopes committed that are open, as ``commit_envelopes`` does.
@@ -419,7 +421,20 @@ class RecipientProxy:
             taker: see ``hand_over``.
         """
         call = ("end_envelope", "xbus.commit_envelopes", self._timeouts.end_envelope)
-        self._calls.ask_about(ids, *call, texts_of(ids), taker, begins=False)
+        self._calls.ask_about(ids, *call, (texts_of(ids),), taker)
+
+    def go_on(
+        self, ids: Sequence[bytes], next_ids: Sequence[bytes], entries: Sequence[BundleEntry], taker: AnswerTaker
+    ) -> None:
+        """Have envelopes committed that are open, and the next ones prepared if all of these are committed.
+
+        Args:
+            entries: the next ones, as of ``hand_over``.
+            taker: gets one list, of the answers about both.
+        """
+        seconds = self._timeouts.end_envelope + self._timeouts.end_event
+        call = ("end_envelope", "xbus.commit_envelopes", seconds)
+        self._calls.ask_about(ids, *call, (texts_of(ids), entries), taker, brings=next_ids)
 
     def went_well(self, ids: Sequence[bytes], answer: Value, error: CallError | None, *, stay_open: bool) -> bool:
         """Check whether an answer says that all of some envelopes went well.
@@ -484,6 +499,10 @@ class RecipientProxy:
         pairs = zip(bundle, results, strict=True)
         self._calls.ended_all([small.envelope.id for small, result in pairs if result is not BundleStatus.PREPARED])
         return results
+
+    def began_none(self, ids: Sequence[bytes]) -> None:
+        """Note that it began none of the envelopes that a call brought."""
+        self._calls.ended_all(ids)
 
     def stop_all(self, bundle: Iterable[SmallEnvelope]) -> None:
         """Have the recipient forget envelopes whose result nobody waits for any more."""

@@ -147,6 +147,13 @@ class Slots(Generic[Member]):
         """Check whether a recipient, or one of a group, has a slot that nobody took."""
         return any(place.taken < place.capacity for place in self._those(member))
 
+    def may_go_on(self, member: Member) -> bool:
+        """Check whether a member may have further work in slots that it has: it is here, and nobody waits for any."""
+        place = self._places.get(member)
+        if place is None or self._waiters or self._change is not None:
+            return False
+        return not place.is_paused and place.taken <= place.capacity
+
     async def any_free(self, members: Sequence[Hashable]) -> None:
         """Wait until one of some recipients or groups has a free slot, or one of them is gone or paused."""
         while all(self._those(member) and not self.is_free(member) for member in members):

@@ -281,3 +281,33 @@ async def test_work_that_has_begun_with_a_paused_role_goes_on() -> None:
     with pytest.raises(Absent):
         await slots.take([AnyOf("names")])
     assert await slots.take([AnyOf("names", engaged=[1])]) == [1]
+
+
+async def test_work_follows_work_where_the_slots_are_until_somebody_waits_for_any() -> None:
+    slots: Slots[int] = Slots()
+    slots.add(1, "store", 1)
+    await slots.take([This(1)])
+    assert slots.may_go_on(1)
+    asked = await waiting(slots, This(1))
+    assert not slots.may_go_on(1)
+    slots.free(1)
+    assert await asked == [1]
+    looking = asyncio.create_task(slots.any_free([1]))
+    await settle()
+    assert not slots.may_go_on(1)
+    slots.free(1)
+    await looking
+
+
+async def test_no_work_follows_work_at_one_that_is_paused_limited_or_gone() -> None:
+    slots: Slots[int] = Slots()
+    slots.add(1, "store", 1)
+    await slots.take([This(1)])
+    slots.pause(1)
+    assert not slots.may_go_on(1)
+    slots.resume(1)
+    assert slots.may_go_on(1)
+    slots.limit(1, 0)
+    assert not slots.may_go_on(1)
+    slots.remove(1)
+    assert not slots.may_go_on(1)
