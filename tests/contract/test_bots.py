@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
-from tests.support.journal import Scribe
+from tests.support.journal import Scribe, edit_sqlite
 from xbus import model
 from xbus.admin import bus_file
 from xbus.broker.back.bots import Bots
@@ -225,6 +225,24 @@ async def test_two_brokers_fire_a_slot_once(journal: Journal, clock: MovingClock
     slot = NOW + timedelta(hours=4)
     written = [journal.write(FireSlots(1, [slot], slot, slot)) for _ in range(3)]
     assert sorted(await asyncio.gather(*written)) == [False, False, True]
+
+
+@pytest.mark.parametrize("column", ["slots_until", "slowed_until"])
+@pytest.mark.parametrize("moment", ["11/27/2026", "never"])
+@pytest.mark.parametrize("is_running", [False, True])
+async def test_a_bot_whose_progress_cannot_be_read_fires_nothing(
+    column: str, moment: str, is_running: bool, journal: Journal, clock: MovingClock
+) -> None:
+    broker = await broker_with(journal, clock, bot(missed='"all"') + bot("other", missed='"all"'))
+    await broker.look()
+    await edit_sqlite(journal, f"UPDATE bot_state SET {column} = ? WHERE bot_id = 1", moment)
+    clock.at += timedelta(hours=3)
+    if is_running:
+        await broker.firing.fire_due()
+    for _ in range(2):
+        await broker.look()
+    assert [run.bot_id for run in await journal.read(runs)] == [2, 2, 2]
+    assert broker.firing._timetable.next == clock.at + timedelta(hours=1)
 
 
 async def test_so_many_runs_are_under_way_as_the_bot_has_instances(journal: Journal, clock: MovingClock) -> None:

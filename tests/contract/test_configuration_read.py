@@ -4,23 +4,28 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
 
 from tests.contract.test_readers import change
-from tests.support.journal import NOW, Scribe, add_small_bus, looking
+from tests.support.journal import NOW, Scribe, add_small_bus, edit_sqlite, looking
 from xbus import model
 from xbus.broker.configuration import Configuration
+from xbus.broker.journal.audit import RepairDecision
+from xbus.broker.journal.commit.statements import pauses
 from xbus.broker.journal.configuration import BotSpec, BusSpec, EventTypeSpec
 from xbus.broker.journal.configuration.checked import read_checked, read_readable
+from xbus.broker.journal.configuration.pausing import pause, resume
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.catalog import read_graph
+from xbus.broker.journal.log.catalog import read_graph, read_pauses
 from xbus.broker.journal.operations.bots import list_bots
 from xbus.broker.journal.operations.roles import list_roles
 from xbus.broker.journal.topics import ensure_topics
+from xbus.broker.journal.writes import EndPauses, PauseKind
 from xbus.clock import SystemClock
 from xbus.supervision.health import Health
 
@@ -193,6 +198,23 @@ async def test_one_wrong_row_stops_nothing_that_is_right(row: str, journal: Jour
     assert {"north"} <= {each.login for each in started.catalog.emitters.values()}
     stored = {each.login for each in started.catalog.roles.values() if each.service in ("store", "names")}
     assert stored == {each.login for each in before.roles.values() if each.service in ("store", "names")}
+
+
+@pytest.mark.parametrize("column", ["since", "until"])
+@pytest.mark.parametrize("moment", ["1.1.2020", "never"])
+async def test_a_pause_with_a_moment_that_cannot_be_read_lasts_until_it_is_resumed(
+    column: str, moment: str, journal: Journal, scribe: Scribe
+) -> None:
+    decision, later = RepairDecision("ada", "moving house", NOW), NOW + timedelta(hours=1)
+    for name, until in (("store_1", None), ("names_1", later)):
+        await journal.run(pause, PauseKind.ROLE, name, decision, until)
+    await edit_sqlite(journal, f"UPDATE pause SET {column} = ? WHERE until IS NULL", moment)
+    await journal.run(pauses.end, [EndPauses(later)])
+    (found,) = (await journal.read(read_pauses)).values()
+    assert (found.name, found.until, found.is_over(later)) == ("store_1", None, False)
+    assert [role.role for role in await journal.read(list_roles) if role.pause] == ["store_1"]
+    await journal.run(resume, PauseKind.ROLE, "store_1", decision)
+    assert not await journal.read(read_pauses)
 
 
 async def test_a_row_of_a_wrong_kind_hides_none_that_is_wrong_in_sense(journal: Journal, scribe: Scribe) -> None:

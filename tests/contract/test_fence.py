@@ -11,15 +11,16 @@ from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
+from psycopg2.errors import DivisionByZero
 
 import xbus.broker
 from tests.support.faults import Faults
 from tests.support.journal import NOW, Scribe, looking
 from xbus import model
 from xbus.broker.back.log import LogReader
-from xbus.broker.journal.commit.committer import SeenEnd
+from xbus.broker.journal.commit.committer import _PREPARE_GUARD, Fence, Seen, SeenEnd
 from xbus.broker.journal.commit.statements.common import remember
-from xbus.broker.journal.database.engine import create_engine
+from xbus.broker.journal.database.engine import DriverTransaction, create_engine, driver_of
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.errors import Fenced, JournalUnavailable, TakenOver, WentBack
@@ -306,15 +307,88 @@ async def test_a_commit_is_not_confirmed_by_the_writes_of_another_broker(store_u
             await started
 
 
+def arrive(url: str, guard: Any) -> None:
+    """Have the message of a COMMIT arrive at last."""
+    engine = create_engine(url)
+    try:
+        with engine.connect() as connection:
+            session: Any = driver_of(connection)
+            transaction = DriverTransaction(connection, session)
+            session.cursor().execute(_PREPARE_GUARD)
+            session.guard = guard
+            transaction.commit()
+    finally:
+        engine.dispose()
+
+
+@pytest.mark.parametrize("later_groups", [0, 1])
+async def test_a_commit_that_arrives_once_its_emitter_was_told_that_it_failed_is_refused(
+    store_url: str, later_groups: int
+) -> None:
+    engine = create_engine(store_url)
+    async with Journal(engine, "broker", look_seconds=NEVER, ask_again_seconds=NEVER) as journal:
+        scribe = await Scribe.of(journal)
+        with Faults(engine).late_commit() as guards:
+            _, started = scribe.start_envelope()
+            with pytest.raises(JournalUnavailable):
+                await started
+        for _ in range(later_groups):
+            await scribe.put([b"x"])
+        with pytest.raises(DivisionByZero):
+            await asyncio.to_thread(arrive, store_url, guards[0])
+        assert (await scribe.put([b"x"])).position == later_groups + 1
+
+
+async def test_a_commit_that_arrives_while_it_is_being_looked_for_is_refused(store_url: str) -> None:
+    """It finds the row locked, and reads it anew once the look is committed."""
+    engine = create_engine(store_url)
+    fence = Fence("broker", Seen(), "holder")
+    with engine.begin() as connection:
+        fence.take_over(connection)
+    with engine.connect() as connection:
+        session: Any = driver_of(connection)
+        transaction = DriverTransaction(connection, session)
+        session.cursor().execute("SELECT 1")
+        fence.stamp(session)
+        guard = session.guard
+        transaction.rollback()
+    with engine.begin() as connection:
+        assert not fence.is_committed(connection, fence.number)
+        arriving = asyncio.create_task(asyncio.to_thread(arrive, store_url, guard))
+        waits = sa.text("SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))")
+        while not arriving.done() and connection.scalar(waits) is None:
+            await asyncio.sleep(0)
+    with pytest.raises(DivisionByZero):
+        await arriving
+    engine.dispose()
+
+
+async def test_a_commit_that_arrives_after_a_look_that_failed_is_confirmed(store_url: str) -> None:
+    engine = create_engine(store_url)
+    async with Journal(engine, "broker", look_seconds=NEVER, ask_again_seconds=NEVER) as journal:
+        scribe = await Scribe.of(journal)
+        # The new session commits its name before it looks.
+        with Faults(engine).before_commit(skipped=1) as looked, Faults(engine).late_commit() as guards:
+            _, started = scribe.start_envelope()
+            await asyncio.to_thread(looked.wait)
+        await asyncio.to_thread(arrive, store_url, guards[0])
+        await journal.run(leave_mark)
+        await started
+        assert (await scribe.put([b"x"])).position == 1
+
+
 # -- all places that could write ---------------------------------------------------------------------------------------
 
 BROKER = Path(xbus.broker.__file__).parent
 
-STAMPED = {"journal/commit/committer.py:_stamped", "journal/commit/committer.py:_transaction"}
+STAMPED = {
+    "journal/commit/committer.py:_stamped",
+    "journal/commit/committer.py:_transaction",
+    "journal/commit/committer.py:_was_committed",
+}
 READING = {
     "journal/commit/committer.py:_connected",
     "journal/commit/committer.py:look",
-    "journal/commit/committer.py:_was_committed",
     "journal/journal.py:_holder",
     "journal/journal.py:_read",
 }

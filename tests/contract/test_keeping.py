@@ -7,14 +7,15 @@ from itertools import product
 import pytest
 import sqlalchemy as sa
 
-from tests.support.journal import NOW, Scribe, settle_all
+from tests.support.journal import NOW, Scribe, edit_sqlite, settle_all
 from xbus import model
 from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.retention.ages import way_to_archive
-from xbus.broker.journal.retention.bounds import begin_count, count_bytes, last_before
+from xbus.broker.journal.retention.bounds import begin_count, count_bytes
 from xbus.broker.journal.retention.keeping import read_keepings
 from xbus.broker.journal.writes import SealReceipt
 from xbus.clock import SystemClock
@@ -214,7 +215,24 @@ async def test_the_last_position_before_a_moment_is_found(journal: Journal, scri
     gone = sa.update(model.envelope).where(model.envelope.c.position == 3).values(position=None)
     await journal.run(lambda connection: connection.execute(gone))
     moments = [NOW - days * DAY for days in (6, 4.5, 3.5, 2, 0)]
-    assert [await journal.read(last_before, moment) for moment in moments] == [0, 1, 2, 2, 5]
+    assert [await journal.read(position_before, moment) for moment in moments] == [0, 1, 2, 2, 5]
+
+
+@pytest.mark.parametrize("limits", [{"keep": 30 * DAY.total_seconds()}, {"keep": 1e6, "keep_last_per_key": 1}])
+@pytest.mark.parametrize("place", [1, 3, 5])
+async def test_what_cannot_be_read_is_not_old(
+    limits: dict[str, float], place: int, journal: Journal, scribe: Scribe
+) -> None:
+    await put(journal, scribe, [50, 40, 3, 2, 1])
+    await settle_all(journal, 5)
+    await keep(journal, "notes", **limits)
+    await edit_sqlite(journal, "UPDATE envelope SET closed_at = '27.11.2026' WHERE position = ?", place)
+    assert await journal.read(position_before, NOW - 30 * DAY) == 2
+    assert await journal.read(position_before, NOW) == (4 if place == 5 else 5)
+    await pruner(journal).prune_old()
+    assert await left(journal) == sorted({place, 3, 4, 5})
+    await pruner(journal, max_bytes=1).prune_for_space()
+    assert place in await read_events(journal)
 
 
 async def test_for_space_what_somebody_has_got_goes_before_what_nobody_takes(journal: Journal, scribe: Scribe) -> None:

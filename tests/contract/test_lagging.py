@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from tests.support.journal import NOW, Scribe, settle_all
+from tests.support.journal import NOW, Scribe, edit_sqlite, settle_all
 from xbus import model
 from xbus.broker.housekeeping.lagging import CODE, LagKeeper
 from xbus.broker.journal.configuration import read_stored
@@ -74,6 +74,18 @@ async def test_an_age_beyond_all_dates_is_no_limit(journal: Journal, scribe: Scr
     await limit(journal, scribe, seconds=1e300)
     assert await find(journal) == []
     assert (await journal.read(read_stored)).in_use.roles["store_1"].max_lag == LONGEST_SPAN
+
+
+@pytest.mark.parametrize("place", [1, 3])
+async def test_a_moment_that_cannot_be_read_is_not_old(place: int, journal: Journal, scribe: Scribe) -> None:
+    """The first envelope is too old, and the other four are not."""
+    for _ in range(5):
+        await scribe.put([b"x"])
+    fresh = sa.update(model.envelope).where(model.envelope.c.position > 1).values(closed_at=Soon().now())
+    await journal.run(lambda connection: connection.execute(fresh))
+    await limit(journal, scribe, seconds=1_800)
+    await edit_sqlite(journal, "UPDATE envelope SET closed_at = '27.11.2026' WHERE position = ?", place)
+    assert [found.upto for found in await find(journal)] == ([] if place == 1 else [1])
 
 
 async def test_by_an_age_too_no_more_are_skipped_at_once_than_the_history_takes(

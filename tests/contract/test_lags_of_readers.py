@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.contract.test_readers import change
-from tests.support.journal import NOW, Scribe
+from tests.support.journal import NOW, Scribe, edit_sqlite
 from xbus import model
 from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.readers import BatchCall, BehindReaders, ReaderDesks, ReadingProgram, Settlement
@@ -105,6 +105,24 @@ async def test_a_number_and_an_age_are_limits(at_work: ReaderAtWork) -> None:
     await at_work.limit(max_lag=timedelta(hours=3))
     assert await found(find_behind, now) == []
     assert (await found(read_stored)).in_use.readers["billing"].max_lag == timedelta(hours=3)
+
+
+@pytest.mark.parametrize("place", [1, 3])
+async def test_a_moment_that_cannot_be_read_is_not_old(place: int, at_work: ReaderAtWork) -> None:
+    """The first event is too old, and the other five are not."""
+    now = LaterClock().now()
+    fresh = sa.update(model.envelope).where(model.envelope.c.position > 1).values(closed_at=now)
+    await at_work.journal.run(lambda connection: connection.execute(fresh))
+    await at_work.limit(max_lag=timedelta(hours=1))
+    await edit_sqlite(at_work.journal, "UPDATE envelope SET closed_at = '1.1.2026' WHERE position = ?", place)
+    found = await at_work.journal.read(find_behind, now)
+    assert [(behind.upto, behind.passes) for behind in found] == ([] if place == 1 else [(1, 1)])
+
+
+async def test_a_lease_beyond_all_dates_is_for_ever(at_work: ReaderAtWork) -> None:
+    await at_work.limit(lease=1e12)
+    batch = await at_work.read()
+    assert (await at_work.read(batch))["events"][0]["position"] == 2
 
 
 async def test_an_alarm_lasts_as_long_as_the_lag(at_work: ReaderAtWork) -> None:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from tests.contract.test_groups import group_type
 from tests.contract.test_put import whole
-from tests.support.journal import NOW, Scribe
+from tests.support.journal import NOW, Scribe, edit_sqlite
 from xbus import model
 from xbus.broker.journal.fsck.content import check_spent_keys
 from xbus.broker.journal.fsck.faults import Fault, FaultCode
@@ -377,6 +377,22 @@ async def test_keys_go_when_their_profile_no_longer_keeps_them(journal: Journal,
     await execute(journal, sa.update(model.emitter_profile).values(keep_keys=-1))
     step = await journal.run(lambda connection: forget_keys(connection, LATER))
     assert (step.envelopes, step.after, len(await spent_keys(journal))) == (0, None, 1)
+
+
+async def test_a_moment_that_cannot_be_read_lets_no_key_and_nothing_cancelled_go(
+    journal: Journal, scribe: Scribe
+) -> None:
+    await journal.write(keyed(scribe, "order 1"))
+    await settle(journal, scribe, 1)
+    await prune(journal)
+    envelope_id, _ = scribe.start_envelope()
+    await journal.write(Cancel(envelope_id, NOW, "changed its mind"))
+    for table in ("spent_key", "envelope"):
+        await edit_sqlite(journal, f"UPDATE {table} SET closed_at = '11/27/2026'")
+    await execute(journal, sa.update(model.emitter_profile).values(keep_keys=1))
+    forgotten = await journal.run(lambda connection: forget_keys(connection, LATER))
+    gone = await journal.run(lambda connection: prune_cancelled(connection, journal.name, LATER, LATER))
+    assert (forgotten.envelopes, gone.envelopes) == (0, 0)
 
 
 async def test_rows_that_are_kept_for_good_are_passed_in_small_steps(journal: Journal, scribe: Scribe) -> None:

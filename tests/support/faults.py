@@ -26,6 +26,13 @@ class Faults:
             yield happened
 
     @contextmanager
+    def late_commit(self) -> Iterator[list[Any]]:
+        """The connection breaks before the next COMMIT arrives, whose message is still under way; gives its guard."""
+        guards: list[Any] = []
+        with self._at_commit(0, lambda commit, connection: guards.append(connection.guard)):
+            yield guards
+
+    @contextmanager
     def after_commit(self) -> Iterator[threading.Event]:
         """The database commits once more and goes away before it says so."""
         with self._at_commit(0, lambda commit, connection: commit(connection)) as happened:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from xbus import model
@@ -211,6 +212,19 @@ async def settle_all(journal: Journal, until: int, now: datetime = NOW) -> None:
     for cursor in cursors.values():
         cursor.settle_range(1, until)
     await journal.write(ProgressUpdate(now, list(cursors.values())))
+
+
+async def edit_sqlite(journal: Journal, statement: str, *values: object) -> None:
+    """Make an edit by hand that SQLite alone takes; on another database the test is skipped."""
+    if await journal.read(lambda connection: connection.dialect.name) != "sqlite":
+        pytest.skip("PostgreSQL takes no such row")
+
+    def edit(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+        assert connection.exec_driver_sql(statement, values).rowcount
+        connection.exec_driver_sql("PRAGMA ignore_check_constraints = OFF")
+
+    await journal.run(edit)
 
 
 def change_segments(connection: sa.Connection, event_ids: Iterable[uuid.UUID] | None = None, **values: object) -> int:

@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +15,7 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.crash_on_error import CrashOnCallbackError
 from xbus.broker.encryption import Encryption
 from xbus.broker.housekeeping.descriptors import Descriptors
-from xbus.broker.housekeeping.losses import take_over, tell_losses
+from xbus.broker.housekeeping.losses import LossFiles, tell_losses
 from xbus.broker.housekeeping.outages import tell_outages
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.objects.stowing import ObjectPlace
@@ -214,6 +213,7 @@ async def _serve(
         answer_seconds=config.journal.answer_timeout,
         objects=_objects(config.journal),
     )
+    loss_files = LossFiles(journal, losses_files)
     configuration = Configuration(journal, health)
     tasks = asyncio.TaskGroup()
     encryption = Encryption(config, context, clock)
@@ -232,10 +232,10 @@ async def _serve(
                 tasks.create_task(mishaps.watch(), name="callbacks")
                 tasks.create_task(_unfenced(journal, last_resort), name="journal")
                 tasks.create_task(tell_outages(journal, health), name="outages")
-                tasks.create_task(tell_losses(journal, health, losses_files), name="losses")
+                tasks.create_task(tell_losses(journal, health, loss_files), name="losses")
                 tasks.create_task(Descriptors(health).watch(), name="descriptors")
                 tasks.create_task(alerts.watch(), name="alerts")
-                await _start(parts, configuration, tasks, partial(take_over, journal, losses_files))
+                await _start(parts, configuration, tasks, loss_files.take_over)
                 encryption.start()
                 _be_quick(config, journal, tasks)
                 readiness.started()

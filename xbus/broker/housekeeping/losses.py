@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.operations import losses
-from xbus.errors import JournalError
+from xbus.errors import Fenced, JournalError, JournalUnavailable
 from xbus.periodic import every
 from xbus.supervision.health import Health
 
@@ -21,23 +21,54 @@ LOOK_SECONDS = 5.0
 """Seconds between two looks for losses. Fewer end the problem sooner once somebody has acknowledged it."""
 
 
-async def take_over(journal: Journal, files: Sequence[Path]) -> None:
-    """Make the rows of losses that only files have. The front knows by them which open envelopes may lack items.
+class LossFiles:
+    """The files of losses. Each trouble with a file is logged once.
 
-    Raises:
-        JournalError: the database takes no row now.
+    Args:
+        journal: takes the rows.
+        files: have the losses that could not be written into the journal.
     """
-    for file in files:
+
+    def __init__(self, journal: Journal, files: Sequence[Path]) -> None:
+        self._journal = journal
+        self._files = files
+        self._told: set[str] = set()
+
+    async def take_over(self) -> None:
+        """Make the rows of losses that only files have. The front knows by them which open envelopes may lack items.
+
+        A file stays while the journal refuses one of its losses.
+
+        Raises:
+            JournalUnavailable: the database takes no row now.
+            Fenced: this process may write no more.
+        """
+        for file in self._files:
+            try:
+                found = await asyncio.to_thread(losses.read_file, file)
+                # A loss that is refused must keep no other one out.
+                if found and all([await self._is_taken(loss, file) for loss in found]):
+                    await asyncio.to_thread(file.unlink, missing_ok=True)
+            except OSError as error:
+                self._tell(f"a file of losses can't be read or removed: {error}")
+
+    async def _is_taken(self, loss: losses.Loss, file: Path) -> bool:
         try:
-            found = await asyncio.to_thread(losses.read_file, file)
-            if found:
-                await journal.run(losses.take_over, found)
-                await asyncio.to_thread(file.unlink, missing_ok=True)
-        except OSError as error:
-            log.warning("a file of losses can't be read: %s", error, extra={"action": "unread"})
+            await self._journal.run(losses.take_over, [loss])
+        except (JournalUnavailable, Fenced):
+            raise
+        except JournalError as error:
+            self._tell(f"the journal refuses a loss, mend or remove its line in {file}: {error}")
+            return False
+        return True
+
+    def _tell(self, trouble: str) -> None:
+        if trouble not in self._told:
+            self._told.add(trouble)
+            log.error("%s", trouble, extra={"action": "loss_not_noted"})
 
 
-async def tell_losses(journal: Journal, health: Health, files: Sequence[Path]) -> None:
+async def tell_losses(journal: Journal, health: Health, files: LossFiles) -> None:
     """Report, for ever, what the journal has lost and nobody has acknowledged.
 
     Args:
@@ -46,7 +77,7 @@ async def tell_losses(journal: Journal, health: Health, files: Sequence[Path]) -
 
     async def look() -> None:
         try:
-            await take_over(journal, files)
+            await files.take_over()
             lost = await journal.read(losses.read_open)
         except JournalError as error:
             log.info("losses of the journal not looked at: %s", error, extra={"action": "unread"})

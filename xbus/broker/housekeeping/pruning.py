@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from xbus.broker.housekeeping.looks import pause_after
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.retention import bounds, pruning
 from xbus.broker.journal.retention.ages import Ages
 from xbus.broker.journal.retention.keeping import read_keepings
@@ -155,7 +156,7 @@ class Pruner:
         """Give the last position that a rule may let go; None where it may be any."""
         if rule.last_per_key is not None:
             return None
-        return max(rule.upto, 0 if rule.until is None else await self._journal.read(bounds.last_before, rule.until))
+        return max(rule.upto, 0 if rule.until is None else await self._journal.read(position_before, rule.until))
 
     async def _prune_settled(
         self,

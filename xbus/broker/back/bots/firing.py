@@ -127,10 +127,12 @@ class Firing:
         await asyncio.gather(*(self._fire(self._known[bot_id], now) for bot_id in due))
 
     async def _fire(self, bot: BotEntry, now: datetime) -> None:
-        progress = self._progress[bot.id]
-        if now - progress.slots_until > LATE:
+        progress: BotProgress | None = self._progress[bot.id]
+        if progress is not None and now - progress.slots_until > LATE:
             # Only of slots that have just come it does not matter what others have decided meanwhile.
-            progress = (await self._journal.read(read_progress, [bot.id]))[bot.id]
+            progress = await self._read(bot)
+        if progress is None:
+            return
         found = due_slots(self._schedule(bot), progress.slots_until, now, bot.missed, MOST_AT_ONCE)
         written = self._journal.write(FireSlots(bot.id, found.slots, found.until, now, bot.missed is Missed.ALL))
         # The claim of a runner that waits may share the commit.
@@ -140,6 +142,11 @@ class Firing:
             log.info("slots fired", extra={"action": "bot_fired", "bot": bot.name, "slots": len(found.slots)})
         else:
             # Another broker was faster, or the bot is slowed down.
-            progress = (await self._journal.read(read_progress, [bot.id]))[bot.id]
-        self._progress[bot.id] = progress
-        self._timetable.put(bot.id, self._next(bot, progress))
+            progress = await self._read(bot)
+        if progress is not None:
+            self._progress[bot.id] = progress
+            self._timetable.put(bot.id, self._next(bot, progress))
+
+    async def _read(self, bot: BotEntry) -> BotProgress | None:
+        """Read how far a bot has come. One whose progress can't be read is looked at again with the next change."""
+        return (await self._journal.read(read_progress, [bot.id])).get(bot.id)

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
-from datetime import timedelta
 from random import Random
 from typing import TypeVar
 from uuid import UUID
@@ -18,7 +17,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.broker.journal.writes import Write
 from xbus.broker.journal.writes.bulk import BeginAttempt, EndAttempt, RenewAttempt
-from xbus.clock import Clock
+from xbus.clock import Clock, span
 from xbus.errors import JournalUnavailable
 from xbus.states import AttemptState
 
@@ -121,7 +120,7 @@ class OutputAttempts:
         node_id = await self._log.read(read_node_id, output.graph_id, output.node)
         attempt_id = UUID(int=self._random.getrandbits(128), version=4)
         now = self._clock.now()
-        until = now + timedelta(seconds=self.lease)
+        until = now + span(self.lease)
         if not await self._write(BeginAttempt(attempt_id, output.event_id, node_id, role_id, now, until)):
             await self.load()
             return None
@@ -144,7 +143,7 @@ class OutputAttempts:
         """Note a sign of life; it is written down soon, and nobody need wait for that."""
         attempt.deadline = self._clock.monotonic() + self.lease
         attempt.progress = progress
-        until = self._clock.now() + timedelta(seconds=self.lease)
+        until = self._clock.now() + span(self.lease)
         self._journal.write(RenewAttempt(attempt.id, until, progress)).add_done_callback(_log_failure)
 
     def extend(self, seconds: float) -> None:

@@ -1,12 +1,12 @@
 """Says when a delivery that went wrong gets its next attempt."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from random import Random
 
 from xbus.broker.back.progress.bad_item_search import Serving
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients import RecipientFailed, Registry
-from xbus.clock import Clock
+from xbus.clock import Clock, span
 
 
 class RetrySchedule:
@@ -47,4 +47,4 @@ class RetrySchedule:
         """Delay a delivery to a recipient that fails; one that is gone gets it as soon as it is back."""
         if not self._registry.is_serving(recipient, recipient.role.id):
             return None
-        return self._clock.now() + timedelta(seconds=delay)
+        return self._clock.now() + span(delay)

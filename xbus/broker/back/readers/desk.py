@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TypeAlias
 from uuid import uuid4
 
@@ -32,7 +32,7 @@ from xbus.broker.journal.readers import (
     release,
 )
 from xbus.broker.journal.readers.parked import BatchFailure, park, park_next, postpone
-from xbus.clock import Clock
+from xbus.clock import Clock, span
 from xbus.errors import JournalUnavailable, Refused
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
 
@@ -433,4 +433,4 @@ class ReaderDesk:
         return ActNote(uuid4(), self._clock.now(), by, act, reason)
 
     def _expires_at(self) -> datetime:
-        return self._clock.now() + timedelta(seconds=self.entry.lease)
+        return self._clock.now() + span(self.entry.lease)

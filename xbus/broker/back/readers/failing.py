@@ -5,13 +5,13 @@ that takes nothing at all. A subscriber that can't be reached is absent: that co
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from random import Random
 
 from xbus.broker.back.progress import RetryPolicy
 from xbus.broker.back.recipients import CircuitBreaker
 from xbus.broker.journal.readers import ReaderEntry, ReaderRange
-from xbus.clock import Clock
+from xbus.clock import Clock, span
 from xbus.config import BackSettings
 
 UNCOUNTED = frozenset({"callback_unreachable", "callback_not_allowed"})
@@ -70,4 +70,4 @@ class FailingBatches:
         self._breaker.went_well()
 
     def _later(self, attempts: int, delay: float) -> NextAttempt:
-        return NextAttempt(attempts, self._clock.now() + timedelta(seconds=delay))
+        return NextAttempt(attempts, self._clock.now() + span(delay))

@@ -275,8 +275,7 @@ class Committer:
         return call.faults_known < max(self._last_outage, last_fault)
 
     def _overtaken(self, call: WriteJob) -> JournalError:
-        taken = self._taken_in.get(cast(UUID, getattr(call.what, "envelope_id", None)))
-        if taken is not None:
+        if (taken := self._taken_in.get(cast(UUID, getattr(call.what, "envelope_id", None)))) is not None:
             return EventIdTaken(taken.cause, taken.next_step)
         return JournalUnavailable("a write before this one failed", "repeat both")
 
@@ -378,12 +377,11 @@ class Committer:
             The answers that its calls get, in order; None while nobody can tell.
         """
         assert self._undecided is not None, "there is something to decide"
-        committed = self._was_committed(self._undecided.number)
-        if committed is None:
+        if (committed := self._was_committed(self._undecided.number)) is None:
             return None
         undecided, self._undecided = self._undecided, None
         if committed:
-            self._fence.committed = self._fence.number
+            self._fence.committed = undecided.number  # looks that failed have stamped, too
             return undecided.answers
         self._note_faults(undecided.calls)
         return [_away()] * len(undecided.calls)
@@ -537,8 +535,8 @@ class Fence:
         own = found.get(self._name)
         if own is None:
             self._epoch, self.number = 1, 0
-            values = {"name": self._name, "epoch": self._epoch, "group_number": self.number}
-            connection.execute(sa.insert(model.writer), values | {"holder": self._holder})
+            new = sa.insert(model.writer).values(name=self._name, epoch=1, group_number=0, holder=self._holder)
+            connection.execute(new)
         else:
             self._epoch, self.number = own.epoch + 1, own.group_number
         connection.execute(_NEW_EPOCHS, {"names": list(found), "new_holder": self._holder})
@@ -595,19 +593,22 @@ class Fence:
         self._check(driver_of(connection), connection.execute(_READ_WRITER, {"of_name": self._name}).all())
 
     def is_committed(self, connection: sa.Connection, number: int) -> bool:
-        """Check whether a transaction was committed though its answer got lost.
+        """Check whether a transaction was committed though its answer got lost. Once this is committed, it stays so.
 
         Args:
-            number: of the transaction; no later one has been stamped.
+            number: of the transaction; only earlier looks for it were stamped later.
 
         Raises:
             TakenOver: as of ``stamp``; what became of the transaction is not known then.
             WentBack: as of ``stamp``.
         """
-        # Locked, so that a COMMIT that is still under way on the lost connection comes to its end first.
-        rows = connection.execute(_LOCK_WRITER, {"of_name": self._name}).all()
-        self._check(driver_of(connection), rows)
-        return any(committed == number for _, _, committed in rows)
+        # Locked, so that the lost session comes to its end first, if its stamp has arrived.
+        self._check(driver_of(connection), rows := connection.execute(_LOCK_WRITER, {"of_name": self._name}).all())
+        is_found: bool = rows[0].group_number == number
+        if not is_found and connection.dialect.name == "postgresql":
+            # A message of stamp and COMMIT may arrive later. Behind a newer number it finds no row.
+            self.stamp(driver_of(connection))
+        return is_found
 
     def _check(self, driver: Driver, rows: Sequence[Any]) -> None:
         """Check what the row of this writer says, if there is one."""
@@ -657,6 +658,7 @@ _NUMBERED = (
         _WRITER.epoch == bindparam("of_epoch"),
         _WRITER.holder == bindparam("of_holder"),
         _WRITER.group_number >= bindparam("committed"),
+        _WRITER.group_number < bindparam("number"),
     )
     .values(
         group_number=bindparam("number"),
@@ -669,7 +671,7 @@ _PREPARE_GUARD = f"""
 PREPARE {_GUARD_NAME} (bigint, bigint, text, bigint, text, bigint) AS
     WITH own AS (
         UPDATE writer SET group_number = $1, stored_bytes = stored_bytes + $2
-        WHERE name = $3 AND epoch = $4 AND holder = $5 AND group_number >= $6 RETURNING name
+        WHERE name = $3 AND epoch = $4 AND holder = $5 AND group_number >= $6 AND group_number < $1 RETURNING name
     ) SELECT 1 / count(*) FROM own
 """
 _GUARD = f"EXECUTE {_GUARD_NAME} (%(number)s, %(data_bytes)s, %(of_name)s, %(of_epoch)s, %(of_holder)s, %(committed)s)"

@@ -265,7 +265,7 @@ PAUSED_TABLES: Mapping[PauseKind, Table] = {
 def read_pauses(connection: Connection) -> Pauses:
     """Read the pauses of all that is in use, by kind and id; the oldest first.
 
-    One with a moment that nobody can read is left out: health tells of its row.
+    One whose end nobody can read lasts until a person resumes it: health tells of its row.
     """
     found: dict[tuple[PauseKind, int], PauseEntry] = {}
     for row in connection.execute(select(pause).order_by(pause.c.since)).all():
@@ -273,9 +273,9 @@ def read_pauses(connection: Connection) -> Pauses:
         table = PAUSED_TABLES[kind]
         called = select(name_column(table)).where(table.c.id == row.subject_id, table.c.removed_at.is_(None))
         name = connection.execute(called).scalar_one_or_none()
-        if name is not None and UNREADABLE not in (row.since, row.until):
-            subject = (kind, row.subject_id)
-            found[subject] = PauseEntry(*subject, name, row.reason, row.paused_by, row.since, row.until)
+        if name is not None:
+            subject, until = (kind, row.subject_id), None if row.until == UNREADABLE else row.until
+            found[subject] = PauseEntry(*subject, name, row.reason, row.paused_by, row.since, until)
     return found
 
 

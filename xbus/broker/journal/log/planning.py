@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.log.ranges import cut, cut_event
 from xbus.broker.journal.log.reading import is_kept, read_head
+from xbus.model.base import UNREADABLE
 
 PAGE_EVENTS = 5_000
 
@@ -89,6 +90,7 @@ def position_before(connection: sa.Connection, moment: datetime) -> int:
     """Find the position before the first envelope sealed at a moment or later; 0 if none comes before.
 
     Positions are given in the order of commits, and moments a little before: near each other the two may differ.
+    An envelope whose moment can't be read lies before the moment if a readable one behind it does.
     """
     envelope = model.envelope.c
     nearest = (
@@ -102,6 +104,8 @@ def position_before(connection: sa.Connection, moment: datetime) -> int:
     while low <= high:
         middle = (low + high) // 2
         row = connection.execute(nearest, {"low": middle, "high": high}).one_or_none()
+        while row is not None and row.closed_at == UNREADABLE:
+            row = connection.execute(nearest, {"low": row.position + 1, "high": high}).one_or_none()
         if row is None or row.closed_at >= moment:
             high = middle - 1
         else:

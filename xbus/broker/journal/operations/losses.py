@@ -89,7 +89,8 @@ def read_file(file: Path) -> list[Loss]:
         for line in file.read_text(errors="replace").splitlines():
             with suppress(ValueError, TypeError, KeyError):
                 found = json.loads(line)
-                losses.append(Loss(**{**found, "at": datetime.fromisoformat(found["at"])}))
+                moment, writer = datetime.fromisoformat(found["at"]), str(found["writer"])
+                losses.append(Loss(**{**found, "at": moment, "writer": writer}))
     return losses
 
 

@@ -1,7 +1,6 @@
-"""Finds the positions up to which an age, or a number of bytes, lets events go."""
+"""Finds the positions up to which a number of bytes lets events go."""
 
 from dataclasses import dataclass
-from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -12,19 +11,6 @@ from xbus.broker.journal.log.reading import read_head
 
 PAGE_ENVELOPES = 500
 """Envelopes whose bytes one step counts."""
-
-
-def last_before(connection: sa.Connection, moment: datetime) -> int:
-    """Find the position behind which everything was sealed at a moment or later, by some twenty look-ups."""
-    low, high = 0, read_head(connection)
-    while low < high:
-        middle = (low + high + 1) // 2
-        found = connection.execute(_NEXT, {"position": middle}).first()
-        if found is not None and found.closed_at < moment:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +54,6 @@ def count_bytes(connection: sa.Connection, event_type_id: int, limit: int, count
 
 
 _ENVELOPE, _EVENT, _OF_EVENT = model.envelope.c, model.event.c, OfEvent()
-_NEXT = (
-    sa.select(_ENVELOPE.closed_at)
-    .where(_ENVELOPE.position >= sa.bindparam("position"))
-    .order_by(_ENVELOPE.position)
-    .limit(1)
-)
 _GRAPHS = sa.select(model.graph.c.id).where(model.graph.c.event_type_id == sa.bindparam("of_type"))
 _SIZES = (
     sa.select(_ENVELOPE.position, sa.func.sum(_OF_EVENT.size))

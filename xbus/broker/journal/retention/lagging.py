@@ -13,12 +13,13 @@ from xbus import model
 from xbus.broker.journal.log.contents import count_listed, read_contents_end
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.event_states import DROPPED
+from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import read_owed_ahead
-from xbus.broker.journal.retention.bounds import last_before
 from xbus.broker.journal.retention.limits import WhenBehind
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.clock import span
+from xbus.model.base import UNREADABLE
 
 MOST_SKIPPED = 10_000
 """Envelopes that one look has a role do without. More catch up in fewer looks, and cost memory."""
@@ -77,10 +78,11 @@ def _beyond_age(
     now, allowed = limit
     before = now - allowed
     oldest = read_owed_ahead(connection, cursor, service_id, 1)
-    if not oldest or oldest[0][1] >= before:
+    # A moment that can't be read is not old.
+    if not oldest or not UNREADABLE < oldest[0][1] < before:
         return None
     some = read_owed_ahead(connection, cursor, service_id, most_skipped)
-    upto = last_before(connection, before)
+    upto = position_before(connection, before)
     if len(some) == most_skipped:
         upto = min(upto, some[-1][0])
     told = f"the oldest envelope that it lacks was received {oldest[0][1]:%Y-%m-%d %H:%M} UTC"

@@ -22,6 +22,7 @@ from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate
 from xbus.broker.journal.retention.search import PAGE_ENVELOPES, SCANNED_POSITIONS, Scan, search
 from xbus.broker.journal.retention.skipping import note_skipped
 from xbus.clock import span
+from xbus.model.base import UNREADABLE
 from xbus.states import EnvelopeState
 
 STEP_BYTES = 4 * 1024 * 1024
@@ -106,7 +107,7 @@ def prune_cancelled(
     rows = connection.execute(
         sa.select(envelope.id, envelope.closed_at)
         .where(is_in(EnvelopeState.CANCELLED), envelope.pruned_at.is_(None))
-        .where(envelope.closed_at < until, ~is_held)
+        .where(_is_before(envelope.closed_at, until), ~is_held)
         .order_by(envelope.closed_at)
         .limit(PAGE_ENVELOPES)
     ).all()
@@ -133,7 +134,7 @@ def forget_keys(connection: sa.Connection, now: datetime) -> PruningStep:
         of_profile = sa.select(emitter.id).where(emitter.profile_id == profile_id)
         old = (
             sa.select(spent.envelope_id)
-            .where(spent.emitter_id.in_(of_profile), spent.closed_at < now - span(seconds))
+            .where(spent.emitter_id.in_(of_profile), _is_before(spent.closed_at, now - span(seconds)))
             .limit(PAGE_ENVELOPES)
         )
         ids = connection.execute(old).scalars().all()
@@ -141,6 +142,11 @@ def forget_keys(connection: sa.Connection, now: datetime) -> PruningStep:
             connection.execute(sa.delete(model.spent_key).where(spent.envelope_id.in_(ids)))
             return PruningStep(len(ids), 0, 0)
     return PruningStep(0, 0, None)
+
+
+def _is_before(moment: sa.ColumnElement[datetime], limit: datetime) -> sa.ColumnElement[bool]:
+    """Build the condition that a moment is old. SQLite compares one that can't be read as text."""
+    return sa.and_(moment > UNREADABLE, moment < limit)
 
 
 def _before_outputs(connection: sa.Connection, found: Sequence[Candidate]) -> Sequence[Candidate]:

@@ -11,16 +11,16 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.contents import count_listed, find_listed, read_contents_end
-from xbus.broker.journal.log.planning import read_oldest
+from xbus.broker.journal.log.planning import position_before, read_oldest
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.readers import ReaderEntry, read_ranges, read_readers
 from xbus.broker.journal.readers.status import find_waiting_since
 from xbus.broker.journal.readers.type_spans import LogPart
-from xbus.broker.journal.retention.bounds import last_before
 from xbus.broker.journal.retention.lagging import MOST_SKIPPED
 from xbus.broker.journal.retention.limits import WhenBehind
 from xbus.clock import span
+from xbus.model.base import UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,11 @@ def _beyond_age(
 ) -> tuple[int, int, str] | None:
     before = now - span(seconds)
     oldest = find_waiting_since(connection, entry, place)
-    if oldest is None or oldest >= before:
+    # A moment that can't be read is not old.
+    if oldest is None or not UNREADABLE < oldest < before:
         return None
     told = f"the oldest event that it has not read was sealed {oldest:%Y-%m-%d %H:%M} UTC"
-    upto = last_before(connection, before)
+    upto = position_before(connection, before)
     passes = sum(_count(connection, part, upto) for part in entry.parts(place.position))
     return upto, passes, f"{told}, and max_lag allows {span(seconds)}"
 

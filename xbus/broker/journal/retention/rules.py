@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.retention.needed import IDS, Candidate
+from xbus.model.base import UNREADABLE
 
 REMEMBERED_KEYS = 10_000
 """Partition keys whose newest events a round remembers. More spare look-ups, and cost memory."""
@@ -109,7 +110,8 @@ def kept_long_enough(connection: sa.Connection, rules: Rules, found: Sequence[Ca
 
 
 def _is_past(rule: Rule, candidate: Candidate) -> bool:
-    return candidate.position <= rule.upto or (rule.until is not None and candidate.closed_at < rule.until)
+    # A moment that can't be read is not old.
+    return candidate.position <= rule.upto or (rule.until is not None and UNREADABLE < candidate.closed_at < rule.until)
 
 
 def _keys(rules: Rules, events: Collection[Sequence[tuple[int, str | None]]]) -> dict[tuple[int, int], set[str]]:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from xbus import model
+from xbus.model.base import UNREADABLE
 from xbus.states import BotRunState
 
 TICKETS = "ticket"
@@ -39,11 +40,14 @@ class RunsNow(NamedTuple):
 
 
 def read_progress(connection: sa.Connection, bot_ids: Collection[int] | None = None) -> dict[int, BotProgress]:
-    """Read how far bots have come, by id; None for all of them."""
+    """Read how far bots have come, by id; None for all of them.
+
+    A bot with a moment that can't be read is left out: nobody knows which of its slots are decided.
+    """
     state = model.bot_state.c
     wanted = sa.true() if bot_ids is None else state.bot_id.in_(bot_ids)
     rows = sa.select(state.bot_id, state.slots_until, state.slowed_until).where(wanted)
-    return {bot_id: BotProgress(*of_bot) for bot_id, *of_bot in connection.execute(rows)}
+    return {bot_id: BotProgress(*of_bot) for bot_id, *of_bot in connection.execute(rows) if UNREADABLE not in of_bot}
 
 
 class BotTrouble(NamedTuple):
