@@ -175,7 +175,7 @@ def some_of(indices: list[int]) -> str:
     return ", ".join(map(str, indices[:SHOWN_INDICES])) + more
 
 
-def log_rollback_failure(envelope_id: str, error: BaseException) -> None:
+def log_rollback_failure(envelope_id: str, error: Exception | SystemExit) -> None:
     """Tell the recipient's operator that the author's rollback failed."""
     extra = {"action": "rollback_failed", "envelope_id": envelope_id}
     logger.error("the recipient's rollback failed", exc_info=error, extra=extra)
@@ -590,7 +590,7 @@ def commit_all(
 def _roll_back(calls: Calls, whole: WholeEnvelope) -> None:
     try:
         calls.rollback(whole)
-    except BaseException as error:
+    except (Exception, SystemExit) as error:
         # The broker has it rolled back once more before it comes again.
         log_rollback_failure(whole.id, error)
 
