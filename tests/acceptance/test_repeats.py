@@ -155,13 +155,14 @@ async def test_our_emitter_has_envelopes_come_again(shared: Daemon, sender: Asyn
             await event.send(b"x")
         await become(shared.url, envelope.id, c_1="parked")
         consumer.behave.clear()
+        # An envelope of an earlier test may have come at the login.
+        before = len(consumer.items())
         again = await sender.retry(event.id)
         assert await sender.retry(event.id) == again
-        await eventually(lambda: consumer.committed, "it comes again")
-        assert again == consumer.got("start_event")[-1][1]
+        await eventually(lambda: again in [args[1] for args in consumer.got("start_event")], "it comes again")
         replayed = await sender.replay(envelope.receipt.envelope_id)
         await consumer.wait_for([replayed])
-        assert consumer.items()[1:] == [b"x", b"x"]
+        assert consumer.items()[before:] == [b"x", b"x"]
 
 
 async def test_who_consumes(shared: Daemon, emitter: OldEmitter, sender: AsyncEmitter) -> None:
