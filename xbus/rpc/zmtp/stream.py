@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary, ref
 
 from xbus.errors import ProtocolError
@@ -261,7 +261,7 @@ class ZmtpStream:
         """Send a message when this turn of the loop is done, or when enough is together."""
         headers = [*map(_header_before_others, map(len, frames))]
         headers[-1] = _header_of_last(len(frames[-1]))
-        pieces = [*chain.from_iterable(zip(headers, frames, strict=True))]
+        pieces: list[Any] = [*chain.from_iterable(zip(headers, frames, strict=True))]
         if Pieces in map(type, frames):
             pieces = [*chain.from_iterable([each.pieces if isinstance(each, Pieces) else (each,) for each in pieces])]
         size = sum(map(len, pieces))
