@@ -186,8 +186,8 @@ class Incoming:
                 return self._finished(data, 0)
         end, plain = len(data), self._plain
         last = end - 1
-        # Each step counts here, as the loop runs for each frame of each call. So a message is measured once: at its end,
-        # or at that of the part. A long frame is checked before its content comes.
+        # Each step counts here, as the loop runs for each frame. So a message is measured once: at its end, or at that
+        # of the part. A long frame is checked before its content comes.
         while at < last:
             flags = data[at]
             begin = at + _SHORT_HEADER
