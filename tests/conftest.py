@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import compiled, everyday, postgres
 from tests.support.daemon import Daemon, Options
+from tests.support.filled import new_sqlite
 from tests.support.processes import Process
 from tests.support.ways import OWN_CONNECTION, PORT, WAY
-from xbus.broker.journal.database.connection import writing
-from xbus.testing.images import empty_image
 
 SHOWN_WHEN_FAILED = pytest.StashKey[list[tuple[str, Callable[[], str]]]]()
 
@@ -25,6 +24,11 @@ StartProcess: TypeAlias = Callable[..., Process]
 
 MEASURED = ("tests/unit/", "tests/contract/", "tests/integration/")
 """The beginnings of the ids of tests that run our code in their own process."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing of modules whose tests are all left out."""
+    return everyday.is_left_out(collection_path, config.option.markexpr) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -83,9 +87,7 @@ def postgres_server() -> Iterator[postgres.Server]:
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An SQLite file with the bus's schema, to be copied and never opened."""
     path = tmp_path_factory.mktemp("template") / "xbus.db"
-    path.write_bytes(empty_image())
-    with writing(f"sqlite:///{path}"):
-        pass  # a file has a write-ahead log from its first connection on
+    new_sqlite(path)
     return path
 
 
