@@ -70,8 +70,13 @@ class GroupOutcomes:
         """Bring envelopes no longer; what is not settled of them is read again when the role is served anew."""
         self._roles[recipient.role.id].in_flight.end_all([small.envelope.position for small in bundle])
 
-    def leave_parts(self, recipients: Sequence[ServedRole], parts: Sequence[Part]) -> None:
+    def leave_all(self, recipients: Sequence[ServedRole], bundle: Collection[SmallEnvelope]) -> None:
         """The same for several recipients."""
+        for recipient in recipients:
+            self.leave(recipient, bundle)
+
+    def leave_parts(self, recipients: Sequence[ServedRole], parts: Sequence[Part]) -> None:
+        """The same for parts."""
         for recipient in recipients:
             for part in parts:
                 self._roles[recipient.role.id].in_flight.end_all(part.positions)
@@ -131,8 +136,7 @@ class GroupOutcomes:
             for recipient in recipients:
                 self.set_aside(recipient, [small])
             return
-        for recipient in recipients:
-            self.leave(recipient, [small])
+        self.leave_all(recipients, [small])
         present = await self._launcher.gather(
             small.envelope, recipients, lambda each: self._eligibility.in_turn(each, small.envelope)
         )

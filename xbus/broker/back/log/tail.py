@@ -42,6 +42,10 @@ MOST_FRESH = 1_024
 through."""
 
 
+MOST_MOMENTS = 16
+"""So many moments are kept apart while envelopes are fresh. More are more exact, and cost each commit more."""
+
+
 class LogTail:
     """The envelopes that were sealed last, without gaps; a group of them is kept, and goes, as a whole.
 
@@ -85,19 +89,24 @@ class LogTail:
             self._last = each.last
             positions = range(each.first, each.last + 1)
             self._sealed.update(dict.fromkeys(positions, each))
+            self._bytes += _memory(each)
             if isinstance(each, SealedGroup):
-                group = each.group
-                self._events.update(zip(group.event_ids, positions, strict=True))
-                self._bytes += GROUPED_BYTES * len(each.hashes) + group.size
-            else:
-                self._events.update(dict.fromkeys(_event_ids(each), each.first))
-                self._bytes += _memory(each)
-                if each.content is None:
-                    self._readable_from = each.last + 1
-            self._moments.append((each.last, now))
-        self._fresh_from(now)
+                self._events.update(zip(each.group.event_ids, positions, strict=True))
+                continue
+            self._events.update(dict.fromkeys(_event_ids(each), each.first))
+            if each.content is None:
+                self._readable_from = each.last + 1
+        self._note_moment(now)
         while self._bytes > self._max_bytes:
             self._drop_first()
+
+    def _note_moment(self, now: float) -> None:
+        """Note when the last envelopes were added; those of almost the same moment count as of the first of them."""
+        if self._moments and now - self._moments[-1][1] < self._fresh_seconds / MOST_MOMENTS:
+            self._moments[-1] = (self._last, self._moments[-1][1])
+        else:
+            self._fresh_from(now)
+            self._moments.append((self._last, now))
 
     def _fresh_from(self, now: float) -> int:
         """Forget moments that are over; give the position from which on readers read envelopes here."""
@@ -271,7 +280,7 @@ def _segments(event: PutEvent) -> Sequence[Segment]:
 
 def _memory(sealed: Sealed) -> int:
     if isinstance(sealed, SealedGroup):
-        return GROUPED_BYTES * len(sealed.group) + sealed.group.size
+        return GROUPED_BYTES * len(sealed.hashes) + sealed.group.size
     return ENVELOPE_BYTES + (0 if sealed.content is None else sealed.content.size + sealed.content.header_bytes)
 
 
