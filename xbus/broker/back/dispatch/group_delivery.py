@@ -7,7 +7,7 @@ or future of its own. What was read back waits as parts beside those of groups, 
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -374,6 +374,7 @@ class GroupDelivery:
             first: dict[BundleParty, None] = {}
             while party.apart:
                 small, recipients = party.apart.pop(0)
+                party.note_change()
                 if not recipients:
                     continue
                 if self._log.is_corrected(small.envelope):
@@ -476,16 +477,17 @@ class GroupDelivery:
         if before is None and (call.party.by_workers or are_traced(call.parts)):
             self._note(call, None)
             return
-        left, written = iter(call.instances), dict[tuple[bool, bool], Sequence[BundleEntry]]()
+        taken: Callable[..., None] = self._voted if is_vote else self._answered
+        left = iter(call.instances)
+        written: dict[tuple[bool, bool], Sequence[BundleEntry]] = {}
         try:
             for instance in left:
-                form = wants_notes, wants_headers = instance.abilities.notes, instance.abilities.headers
+                form = instance.abilities.notes, instance.abilities.headers
                 if form not in written:
-                    logins = self._log.known_logins if wants_notes else None
-                    written[form] = parts_on_wire(call.parts, logins, wants_headers=wants_headers)
+                    logins = self._log.known_logins if form[0] else None
+                    written[form] = parts_on_wire(call.parts, logins, wants_headers=form[1])
                 if before is None:
-                    taker = partial(self._voted if is_vote else self._answered, call, instance)
-                    instance.hand_over(call.ids, written[form], taker, stays_open=is_vote)
+                    instance.hand_over(call.ids, written[form], partial(taken, call, instance), stays_open=is_vote)
                 else:
                     taker = partial(self._gone_on, before, call, instance)
                     instance.go_on(before.ids, call.ids, written[form], taker)

@@ -138,13 +138,13 @@ class BundleParty:
 
     @property
     def waiting_bytes(self) -> int:
-        """The bytes of the items that wait."""
-        return sum([part.size for part in self.parts])
+        """The bytes of the items that wait, those of envelopes that are brought apart among them."""
+        return sum([part.size for part in self.parts]) + sum([small.size for small, _ in self.apart])
 
     @property
     def waiting(self) -> int:
-        """The number of envelopes that wait."""
-        return sum([len(part.positions) for part in self.parts])
+        """The number of envelopes that wait, those that are brought apart among them."""
+        return sum([len(part.positions) for part in self.parts]) + len(self.apart)
 
     @property
     def has_room(self) -> bool:

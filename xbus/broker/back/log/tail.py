@@ -89,24 +89,23 @@ class LogTail:
             self._last = each.last
             positions = range(each.first, each.last + 1)
             self._sealed.update(dict.fromkeys(positions, each))
-            self._bytes += _memory(each)
             if isinstance(each, SealedGroup):
-                self._events.update(zip(each.group.event_ids, positions, strict=True))
+                group = each.group
+                self._events.update(zip(group.event_ids, positions, strict=True))
+                self._bytes += GROUPED_BYTES * len(positions) + group.size
                 continue
             self._events.update(dict.fromkeys(_event_ids(each), each.first))
+            self._bytes += _memory(each)
             if each.content is None:
                 self._readable_from = each.last + 1
-        self._note_moment(now)
-        while self._bytes > self._max_bytes:
-            self._drop_first()
-
-    def _note_moment(self, now: float) -> None:
-        """Note when the last envelopes were added; those of almost the same moment count as of the first of them."""
+        # Those of almost the same moment count as of the first of them.
         if self._moments and now - self._moments[-1][1] < self._fresh_seconds / MOST_MOMENTS:
             self._moments[-1] = (self._last, self._moments[-1][1])
         else:
-            self._fresh_from(now)
             self._moments.append((self._last, now))
+            self._fresh_from(now)
+        while self._bytes > self._max_bytes:
+            self._drop_first()
 
     def _fresh_from(self, now: float) -> int:
         """Forget moments that are over; give the position from which on readers read envelopes here."""

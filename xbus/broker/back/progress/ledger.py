@@ -182,7 +182,8 @@ class DeliveryLedger:
         if role.seen < first - 1:
             self._pass(role.id, first - 1)
         if last - first < len(positions):
-            role.seen = max(role.seen, last)
+            if last > role.seen:
+                role.seen = last
             return
         for position in positions:
             self.owe(role.id, position)
@@ -359,9 +360,13 @@ class DeliveryLedger:
         for role_id in self._dirty:
             if (cursor := self._roles[role_id].cursor) is not None:
                 cursors.append(cursor.copied())
-        noted = (self._moves, self._failures, self._decided, self._repeated)
-        progress = ProgressUpdate(self._clock.now(), cursors, *noted)
-        self._dirty, self._moves, self._failures, self._decided, self._repeated = set(), [], [], [], []
+        self._dirty = set()
+        if self._moves or self._failures or self._decided or self._repeated:
+            noted = (self._moves, self._failures, self._decided, self._repeated)
+            progress = ProgressUpdate(self._clock.now(), cursors, *noted)
+            self._moves, self._failures, self._decided, self._repeated = [], [], [], []
+        else:
+            progress = ProgressUpdate(self._clock.now(), cursors)
         self._page = page = _Page([progress], self._noted, self._take_outcome)
         self._submit(page)
         return page

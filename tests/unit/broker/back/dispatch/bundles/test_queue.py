@@ -16,6 +16,7 @@ from xbus.broker.back.dispatch.parties import (
     FIRST_ENVELOPES,
     MAX_WAITING_BYTES,
     MOST_ENVELOPES,
+    MOST_WAITING,
     BundleParty,
     BundleSize,
     GroupCall,
@@ -200,3 +201,12 @@ def test_who_leaves_gets_nothing_of_what_is_brought_apart() -> None:
     party.out.add(call)
     assert sorted(each.position for each in party.leave(one)) == [1, 2]
     assert [recipients for _, recipients in (*party.apart, *call.apart)] == [[other]] * 3
+
+
+@pytest.mark.parametrize(("number", "size"), [(MOST_WAITING, 1), (2, MAX_WAITING_BYTES)], ids=["many", "large"])
+def test_what_is_brought_apart_takes_room(number: int, size: int) -> None:
+    party = BundleParty([], [])
+    party.apart = [(small(position, size), []) for position in range(1, number)]
+    assert party.has_room
+    party.apart.append((small(number, size), []))
+    assert not party.has_room
