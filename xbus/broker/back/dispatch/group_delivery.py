@@ -14,7 +14,7 @@ from typing import Any
 
 from xbus import tracing
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
-from xbus.broker.back.dispatch.group_calls import BundleCalls, Outcome, failed_together
+from xbus.broker.back.dispatch.group_calls import BundleCalls, Outcome
 from xbus.broker.back.dispatch.group_outcomes import GroupOutcomes
 from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, are_traced, positions_of
 from xbus.broker.back.log import (
@@ -36,8 +36,8 @@ from xbus.broker.back.recipients import (
     Slots,
     fault_among_many,
 )
+from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.writes import GroupType, Sealed, SealedGroup
-from xbus.clock import Clock
 from xbus.errors import CallError, Failed, Refused
 from xbus.rpc.codec import Value
 from xbus.rpc.frames import BAD_ANSWER
@@ -61,8 +61,7 @@ class GroupDelivery:
         gathering: waits for those who are not, and knows who keeps the others waiting.
         calls: bring what takes more than a call or two.
         outcomes: take notes.
-        tasks: where that is done.
-        clock: measures how long calls take.
+        runtime: its tasks do that, and its clock says how long calls take.
     """
 
     def __init__(
@@ -75,8 +74,7 @@ class GroupDelivery:
         gathering: ConsumerGathering,
         calls: BundleCalls,
         outcomes: GroupOutcomes,
-        tasks: asyncio.TaskGroup,
-        clock: Clock,
+        runtime: Runtime,
     ) -> None:
         self._log = log
         self._ledger = ledger
@@ -86,8 +84,8 @@ class GroupDelivery:
         self._gathering = gathering
         self._calls = calls
         self._outcomes = outcomes
-        self._tasks = tasks
-        self._clock = clock
+        self._tasks = runtime.tasks
+        self._clock = runtime.clock
         self._loop = asyncio.get_running_loop()
         self._ways: dict[tuple[Lane, GroupType], Sequence[BundleParty] | None] = {}
         """The consumers that a type of envelopes of a lane leads to, as parties; None where some need a run."""
@@ -565,16 +563,15 @@ class GroupDelivery:
             return
         for each, said in call.answers.items():
             if not each.went_well(call.ids, *said, stay_open=False):
-                self._note(call, self._read(call))
+                self._note(call, self._outcomes.read(call))
                 return
         party, is_awaited = call.party, False
         self.envelopes += len(call.ids)
         for each, slots in call.slots.items():
             role = self._roles[each.role.id]
             self._outcomes.results.settled_group(role, each.role.login, call.positions, call.ids, call.items)
-            for part in call.parts:
-                if type(part) is PagePart:
-                    self._outcomes.results.cure([small.envelope for small in part.envelopes], each)
+            if PagePart in map(type, call.parts):
+                self._outcomes.results.cure([small.envelope for small in call.bundle()], each)
             if self._gathering.awaited:
                 self._gathering.note_idle(role)
             if each.owes:
@@ -590,14 +587,6 @@ class GroupDelivery:
             self._loop.call_soon(self.go_on, party)
         elif party.parts:
             self.go_on(party)
-
-    def _read(self, call: GroupCall) -> Outcome:
-        """Read what became of each envelope, where not all are committed."""
-        bundle = call.bundle()
-        if len(call.instances) == 1:
-            return {each: each.results_of(bundle, *said) for each, said in call.answers.items()}
-        read = {each: each.results_of_commit(bundle, *said) for each, said in call.answers.items()}
-        return {each: failed_together(results) for each, results in read.items()}
 
     def _note(self, call: GroupCall, outcome: Outcome | None, *, is_vote: bool = False) -> None:
         """Have a task note what becomes of the envelopes of a call.
@@ -629,9 +618,9 @@ class GroupDelivery:
                 party.put_back(call.chosen(going_on))
                 await self._outcomes.note_failed(shares, outcome, call.counted)
         finally:
-            for recipient in recipients:
-                self._roles[recipient.role.id].keys_in_hand.end(call.positions)
-                self._gathering.note_idle(self._roles[recipient.role.id])
+            for role in [self._roles[recipient.role.id] for recipient in recipients]:
+                role.keys_in_hand.end(call.positions)
+                self._gathering.note_idle(role)
             if not call.apart:
                 self._end(call)
         if call.apart:

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from xbus.broker.back.dispatch.eligibility import Eligibility
-from xbus.broker.back.dispatch.group_calls import Outcome, Shares
-from xbus.broker.back.dispatch.parties import Apart, BundleParty
+from xbus.broker.back.dispatch.group_calls import Outcome, Shares, failed_together
+from xbus.broker.back.dispatch.parties import Apart, BundleParty, GroupCall
 from xbus.broker.back.dispatch.run_launcher import RunLauncher
 from xbus.broker.back.log import LogReader, Part, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults, Serving, transitions
@@ -147,6 +147,14 @@ class GroupOutcomes:
                 self.set_aside(recipient, [small])
 
     # -- outcomes --------------------------------------------------------------------------------------------------
+
+    def read(self, call: GroupCall) -> Outcome:
+        """Read the last answers about the envelopes of a call, where not all are committed."""
+        bundle = call.bundle()
+        if len(call.instances) == 1:
+            return {each: each.results_of(bundle, *said) for each, said in call.answers.items()}
+        read = {each: each.results_of_commit(bundle, *said) for each, said in call.answers.items()}
+        return {each: failed_together(results) for each, results in read.items()}
 
     def note_committed(self, shares: Shares, outcome: Outcome) -> None:
         """Note the envelopes of a bundle that were committed."""
