@@ -472,7 +472,7 @@ class GroupDelivery:
             if not each.abilities.bundles or (is_vote and each.abilities.prepares <= 0):
                 self._note(call, dict.fromkeys(call.instances, [BundleStatus.GOES_ALONE] * len(call.ids)))
                 return
-        if before is None and (call.party.by_workers or are_traced(call.parts)):
+        if before is None and (call.party.by_workers or (PagePart in map(type, call.parts) and are_traced(call.parts))):
             self._note(call, None)
             return
         taken: Callable[..., None] = self._voted if is_vote else self._answered

@@ -459,7 +459,8 @@ class RecipientProxy:
         if {*map(type, chain.from_iterable(said))} != {bool}:
             return False
         if not stay_open:
-            self._calls.ended_all(ids)
+            for each in ids:
+                self._calls.open.pop(each, None)
         return True
 
     def votes_of(self, bundle: Sequence[SmallEnvelope], answer: Value, error: CallError | None) -> list[BundleResult]:
