@@ -208,6 +208,7 @@ def _compile_statements() -> None:
 
 def _main() -> None:
     requests = socket.socket(fileno=int(sys.argv[1]))
+    gc.disable()  # a collection while modules are imported walks through all of them
     for package in PACKAGES:
         for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             if not found.name.endswith("__main__"):
@@ -219,6 +220,7 @@ def _main() -> None:
     cheap_passwords.use()
     _compile_statements()
     gc.collect()
+    gc.enable()
     gc.freeze()  # a collection in a fork would copy every page that all share
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     if (command := _serve(requests)) is not None:

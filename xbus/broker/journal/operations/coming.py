@@ -1,6 +1,5 @@
 """The deliveries and runs of bots that are still to come, for programs that wait until a bus is quiet."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -50,7 +49,7 @@ def list_coming(connection: sa.Connection) -> list[ComingDelivery]:
     roles = connection.execute(
         sa.select(role.id, role.login, role.service_id).where(role.removed_at.is_(None), role.detached_at.is_(None))
     ).all()
-    found = [*_in_rows(connection)]
+    found = [ComingDelivery(*row) for row in connection.execute(_IN_ROWS)]
     for role_id, login, service_id in roles:
         if role_id in cursors:
             ahead = read_owed_ahead(connection, cursors[role_id], service_id, 1)
@@ -58,7 +57,7 @@ def list_coming(connection: sa.Connection) -> list[ComingDelivery]:
     return found
 
 
-def _in_rows(connection: sa.Connection) -> Iterator[ComingDelivery]:
+def _in_rows() -> "sa.Select[str, int, str, str]":
     delivery, parked = model.delivery.c, model.delivery.alias("parked")
     is_behind_parked = sa.exists().where(
         parked.c.role_id == delivery.role_id,
@@ -66,7 +65,7 @@ def _in_rows(connection: sa.Connection) -> Iterator[ComingDelivery]:
         parked.c.state == DeliveryState.PARKED.value,
         delivery.state == DeliveryState.HELD.value,
     )
-    statement = (
+    return (
         sa.select(model.role.c.login, delivery.position, delivery.cause, model.service.c.name)
         .join(model.role, model.role.c.id == delivery.role_id)
         .outerjoin(model.service, model.service.c.id == delivery.service_id)
@@ -79,8 +78,10 @@ def _in_rows(connection: sa.Connection) -> Iterator[ComingDelivery]:
         .select_from(model.delivery)
         .order_by(model.role.c.login, delivery.position)
     )
-    for login, position, cause, service in connection.execute(statement):
-        yield ComingDelivery(login, position, cause, service)
+
+
+_IN_ROWS = _in_rows()
+"""Built once: a bus for tests asks after each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +106,13 @@ class ComingRun:
 
 def list_coming_runs(connection: sa.Connection) -> list[ComingRun]:
     """List the runs that are due or under way, but for those of bots that are paused."""
-    run, bots = model.bot_run.c, {bot.id: bot for bot in read_bots(connection, read_pauses(connection))}
+    run = model.bot_run.c
     rows = connection.execute(
         sa.select(run.bot_id, run.error)
         .where(run.state.in_((BotRunState.DUE.value, BotRunState.RUNNING.value)))
         .order_by(run.id)
     ).all()
+    bots = {bot.id: bot for bot in read_bots(connection, read_pauses(connection))} if rows else {}
     return [
         ComingRun(bots[row.bot_id].name, row.error or "")
         for row in rows
