@@ -48,6 +48,9 @@ class AuthorThread:
         the loop does not wait for: ``call_soon_threadsafe`` would cost ten calls of Python functions."""
         self._is_waited_for = False
         """Whether the loop waits for an outcome, or will at the end of its turn."""
+        self._given: list[tuple[Callable[[], Any], Promise[Any]]] = []
+        """The jobs of this turn that the loop will wait for. They begin as the wait does: both threads need the lock of
+        the interpreter before."""
         self._bell, self._rung = socket.socketpair()
         self._rung.setblocking(False)
         self._loop.add_reader(self._rung, self._turn.run, self._hear)
@@ -60,10 +63,13 @@ class AuthorThread:
     def give(self, job: Callable[[], T]) -> Promise[T]:
         """Put a job behind those given before; the promise gets its result or its exception."""
         outcome: Promise[T] = Promise()
-        if self._patience and not self._is_waited_for:
+        if not self._patience:
+            self._jobs.put((job, outcome))
+            return outcome
+        self._given.append((job, outcome))
+        if not self._is_waited_for:
             self._is_waited_for = True
             self._turn.at_end(self._wait)
-        self._jobs.put((job, outcome))
         return outcome
 
     def finished(self, answer: object) -> object:
@@ -77,15 +83,22 @@ class AuthorThread:
 
     def close(self) -> None:
         """Take no further jobs. While the loop lives, those given before are carried out, and their outcomes told."""
+        self._begin()
         self._jobs.put(None)
         if self._rung.fileno() >= 0:
             self._loop.remove_reader(self._rung)
             self._rung.close()
             self._tell_unrung()
 
+    def _begin(self) -> None:
+        given, self._given = self._given, []
+        for job in given:
+            self._jobs.put(job)
+
     def _wait(self) -> None:
         """Wait a moment for an outcome, and tell it in this turn of the loop."""
         done: tuple[Callable[[Any], None], object] | None = None
+        self._begin()
         try:
             done = self._done.get(True, self._patience)
         except queue.Empty:
