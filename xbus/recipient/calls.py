@@ -6,6 +6,7 @@ import logging
 import queue
 import socket
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -34,23 +35,15 @@ class AuthorThread:
     Args:
         name: of the thread.
         turn: each outcome is told in a turn of it, so that the answer goes at the end of that.
-        patience: seconds for which the loop itself waits for an outcome at the end of a turn that gave a job. Most jobs
-            are shorter than a turn of the loop. 0 waits for none.
     """
 
-    def __init__(self, name: str, turn: LoopTurn | None = None, patience: float = 0.0) -> None:
+    def __init__(self, name: str, turn: LoopTurn | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._turn = turn or LoopTurn()
-        self._patience = patience
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Promise[Any]] | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[Callable[[Any], None], object]] = queue.SimpleQueue()
-        """The outcomes that are to be told on the loop, each with the way to tell it. The thread rings for those that
-        the loop does not wait for: ``call_soon_threadsafe`` would cost ten calls of Python functions."""
-        self._is_waited_for = False
-        """Whether the loop waits for an outcome, or will at the end of its turn."""
-        self._given: list[tuple[Callable[[], Any], Promise[Any]]] = []
-        """The jobs of this turn that the loop will wait for. They begin as the wait does: both threads need the lock of
-        the interpreter before."""
+        self._done: deque[tuple[Callable[[Any], None], object]] = deque()
+        """The outcomes that are to be told on the loop, each with the way to tell it. The thread rings for each: a call
+        of ``call_soon_threadsafe`` would cost ten calls of Python functions."""
         self._bell, self._rung = socket.socketpair()
         self._rung.setblocking(False)
         self._loop.add_reader(self._rung, self._turn.run, self._hear)
@@ -63,13 +56,7 @@ class AuthorThread:
     def give(self, job: Callable[[], T]) -> Promise[T]:
         """Put a job behind those given before; the promise gets its result or its exception."""
         outcome: Promise[T] = Promise()
-        if not self._patience:
-            self._jobs.put((job, outcome))
-            return outcome
-        self._given.append((job, outcome))
-        if not self._is_waited_for:
-            self._is_waited_for = True
-            self._turn.at_end(self._wait)
+        self._jobs.put((job, outcome))
         return outcome
 
     def finished(self, answer: object) -> object:
@@ -77,57 +64,30 @@ class AuthorThread:
         # Most methods answer nothing, and the question costs more than they do.
         if answer is None or not inspect.isawaitable(answer):
             return answer
-        if self._is_waited_for:
-            self._done.put((_nothing, None))
         return asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop).result()
 
     def close(self) -> None:
         """Take no further jobs. While the loop lives, those given before are carried out, and their outcomes told."""
-        self._begin()
         self._jobs.put(None)
         if self._rung.fileno() >= 0:
             self._loop.remove_reader(self._rung)
             self._rung.close()
-            self._tell_unrung()
-
-    def _begin(self) -> None:
-        given, self._given = self._given, []
-        for job in given:
-            self._jobs.put(job)
-
-    def _wait(self) -> None:
-        """Wait a moment for an outcome, and tell it in this turn of the loop."""
-        done: tuple[Callable[[Any], None], object] | None = None
-        self._begin()
-        try:
-            done = self._done.get(True, self._patience)
-        except queue.Empty:
-            pass  # the job is a long one: a ring will tell
-        self._is_waited_for = False
-        # 1. The wait ends. 2. The thread adds an outcome, and does not ring, as it is waited for. 3. It is no more.
-        if not self._done.empty():
-            self._tell_unrung()
-        if done is not None:
-            tell, told = done
-            tell(told)
+            for _ in range(len(self._done)):
+                self._tell_unrung()
 
     def _hear(self) -> None:
         """Tell the outcome of a ring. The next one comes in a turn of its own, as whoever is told may raise."""
         if self._rung.fileno() >= 0:
             self._rung.recv(1)
-        self._tell_next()
-
-    def _tell_next(self) -> None:
         # 1. The thread adds an outcome. 2. ``close`` has it told. 3. The thread's ring fails, and it asks once more.
-        if not self._done.empty():
-            tell, told = self._done.get()
+        if self._done:
+            tell, told = self._done.popleft()
             tell(told)
 
     def _tell_unrung(self) -> None:
-        """Have the outcomes told that no ring is heard for."""
+        """Have an outcome told behind ``close``, when no ring is heard."""
         with suppress(RuntimeError):  # the loop is closed
-            for _ in range(self._done.qsize()):
-                self._loop.call_soon_threadsafe(self._turn.run, self._tell_next)
+            self._loop.call_soon_threadsafe(self._turn.run, self._hear)
 
     def _work(self) -> None:
         done: tuple[Callable[[Any], None], object]
@@ -143,22 +103,17 @@ class AuthorThread:
                     failure = Failed(f"the recipient's code raised {fault(error)}", code=CODE_FAILED)
                     done = outcome.set_exception, failure
                 self.steps += 1
-                self._done.put(done)
-                if not self._is_waited_for:
-                    try:
-                        self._bell.send(b"!")
-                    except OSError:
-                        self._tell_unrung()
+                self._done.append(done)
+                try:
+                    self._bell.send(b"!")
+                except OSError:
+                    self._tell_unrung()
                 if self._loop.is_closed():
                     return
 
 
 async def _awaited(answer: Awaitable[T]) -> T:
     return await answer
-
-
-def _nothing(_: None) -> None:
-    """Tell nothing: it ends the loop's wait, as the author's method needs the loop."""
 
 
 logger = logging.getLogger(__name__)

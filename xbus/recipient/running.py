@@ -21,11 +21,6 @@ from xbus.rpc.curve import complete_login, parse_address
 from xbus.system import collector, memory
 
 
-WAITS_OF_A_PROGRAM = ServiceWaits(answer=0.001)
-"""The loop of ``run`` has nothing to do beside that a millisecond would delay. The loop of ``serve`` is another
-program's, and waits for nothing."""
-
-
 class ServeOptions(TypedDict, total=False):
     """The options of a recipient's service; the defaults suit a broker on the same machine.
 
@@ -88,7 +83,7 @@ async def _until_signal(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(recipient, back_url, login, password, stop, waits=WAITS_OF_A_PROGRAM, **options)
+    await serve(recipient, back_url, login, password, stop, **options)
 
 
 async def serve(
@@ -109,7 +104,7 @@ async def serve(
     """Serve a recipient until ``stop`` is set; see ``run`` and ``ServeOptions``.
 
     Args:
-        waits: how long parts of its work may take beside ``stop_timeout``; tests hand in others.
+        waits: how long its end may take beside ``stop_timeout``; tests hand in others.
 
     Raises:
         Refused: login or password are wrong (``login_refused``), a newer recipient has taken the role

@@ -27,15 +27,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ServiceWaits:
-    """Seconds that parts of a recipient's work may take.
+    """Seconds that the end of a recipient may take.
 
     Args:
-        answer: the author's code may take for a call while the loop of the program waits; see ``AuthorThread``.
         roll_back: for the author's code to roll back, and to close what it opened.
         jobs: for outputs of a bulk worker.
     """
 
-    answer: float = 0.0
     roll_back: float = 5.0
     jobs: JobWaits = JOB_WAITS
 
@@ -52,7 +50,7 @@ class RecipientService:
         clock: tells the time.
         on_worker_ready: see ``RecipientApi``.
         call: calls the back, with the token of the role.
-        waits: how long parts of its work may take.
+        waits: how long its end may take.
         turn: of the connection by which the recipient registers. The broker calls by the same one, unless the recipient
             listens at an address of its own.
 
@@ -75,7 +73,7 @@ class RecipientService:
         self._waits = waits
         self._login = login
         self._clock = clock
-        self._author_thread = AuthorThread(f"recipient {login}", turn, waits.answer)
+        self._author_thread = AuthorThread(f"recipient {login}", turn)
         self._calls = Calls(author, self._author_thread)
         self._jobs = BulkJobs(author, call, waits.jobs) if isinstance(author, BulkWorker) else None
         self.api = RecipientApi(author, self._calls, self._author_thread, clock, on_worker_ready, self._jobs)
