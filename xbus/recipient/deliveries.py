@@ -15,7 +15,7 @@ from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.recipient.base import Recipient, Worker, kind_of
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import STOPPED, AuthorThread, Calls, stopped
-from xbus.recipient.envelope import WIRE_FIELDS, Batch, Envelope, Event, Note, checked_note
+from xbus.recipient.envelope import WIRE_FIELDS, Batch, Envelope, Event, Note, Rows, checked_note
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.ways import Connections
@@ -439,7 +439,7 @@ class WholeEnvelope(EnvelopeDelivery):
     item: bytes | None = None
     _contents: list[tuple[Event, list[Batch]]] | None = None
 
-    def read_events(self, events: list[Value]) -> None:
+    def read_events(self, events: Rows) -> None:
         """Take up the events.
 
         Raises:
@@ -489,7 +489,7 @@ class WholeEnvelope(EnvelopeDelivery):
         return (True, made) if calls.is_worker else TAKEN
 
 
-def read_bundle(envelopes: list[Value]) -> list[WholeEnvelope]:
+def read_bundle(envelopes: Rows) -> list[WholeEnvelope]:
     """Read a bundle.
 
     Args:

@@ -21,6 +21,9 @@ Note: TypeAlias = tuple[str | None, str | None, str | None, int | None, float | 
 """The facts that the broker tells of an envelope: emitter, key, ordering key, position, when it was sealed in seconds
 of unix time, and which attempt this is."""
 
+Rows: TypeAlias = list[Any]
+"""Rows of the wire, of which the types of all fields are looked at together."""
+
 _TEXT = (str, NoneType)
 _BYTES = (bytes, NoneType)
 _NOTES = frozenset(product(_TEXT, _TEXT, _TEXT, (int,), (float, int, NoneType), (int,)))
