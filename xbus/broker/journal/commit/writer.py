@@ -347,9 +347,9 @@ class Writer:
                 elif not group and going_on:
                     self._committer.look()
                 answers = self._committer.do(group)
-                for pending, answer in zip(group, answers, strict=True):
-                    if answer is UNDECIDED:
-                        self._undecided.append(pending)
+                if UNDECIDED in answers:
+                    told = zip(group, answers, strict=True)
+                    self._undecided += [pending for pending, answer in told if answer is UNDECIDED]
                 if not self._undecided:
                     self._busy_since = None
                 self._tell((group, answers, self._committer.faults))
@@ -391,29 +391,28 @@ class Writer:
         room, and errands pass nothing.
         """
         taken = self._taken
-        try:
-            if not taken:
-                asks = self._undecided or self._committer.outage
+        if not taken:
+            asks = self._undecided or self._committer.outage
+            try:
                 taken += self._calls.get(timeout=self._pace.ask_again if asks else self._pace.look)
-            while True:
-                taken += self._calls.get_nowait()
-        except queue.Empty:
-            pass
+            except queue.Empty:
+                return [], True
+        while self._calls.qsize():
+            taken += self._calls.get()
         group: list[_Pending] = []
         left: list[_Pending] = []
         size = steps = 0
         while taken and size <= GROUP_BYTES and len(group) < GROUP_CALLS:
-            pending = taken[0]
-            if left and (pending is None or callable(pending.what)):
+            if left and ((first := taken[0]) is None or callable(first.what)):
                 break
-            taken.popleft()
+            pending = taken.popleft()
             if pending is None:
                 return group, False
-            is_step = isinstance(pending.what, Step)
-            if is_step and steps == GROUP_STEPS:
-                left.append(pending)
-                continue
-            steps += is_step
+            if isinstance(pending.what, Step):
+                if steps == GROUP_STEPS:
+                    left.append(pending)
+                    continue
+                steps += 1
             group.append(pending)
             size += pending.size
         taken.extendleft(reversed(left))
@@ -450,12 +449,13 @@ class Writer:
             if answer is UNDECIDED:
                 continue
             self._pending_bytes -= pending.size
-            if pending.answer.done():
+            waits = pending.answer
+            if waits.done():
                 continue
             if isinstance(answer, XbusError):
-                pending.answer.set_exception(answer)
+                waits.set_exception(answer)
             else:
-                pending.answer.set_result(answer)
+                waits.set_result(answer)
         if not self.has_room:
             self._look_for_room()
 
@@ -499,12 +499,12 @@ def news(calls: Sequence[WriteJob], answers: Sequence[object]) -> tuple[list[App
     sealed: list[Sealed] = []
     ended: list[SealedGroup] = []
     for call, answer in zip(calls, answers, strict=True):
-        if answer is None:
-            if type(call.what) is Append and call.what.stored is None:
-                appends.append(call.what)
-        elif type(answer) is SealedGroup:
+        if type(answer) is SealedGroup:
             if answer.hashes:
                 sealed.append(answer)
+        elif answer is None:
+            if type(call.what) is Append and call.what.stored is None:
+                appends.append(call.what)
         elif type(answer) is SealReceipt and type(call.what) is Seal and call.what.content is not None:
             ended.append(SealedGroup(answer.position, answer.position, call.what.content, (answer.hash,)))
         elif type(answer) is SealReceipt:
