@@ -17,13 +17,18 @@ from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Seen, Step, WriteJob
 from xbus.broker.journal.writes import (
     Append,
+    EndEvent,
+    ProgressUpdate,
     PutEnvelope,
+    PutGroup,
     Repeat,
     Seal,
     Sealed,
     SealedEnvelope,
     SealedGroup,
     SealReceipt,
+    StartEnvelope,
+    StartEvent,
     Write,
     WriteAnswer,
     write_size,
@@ -48,6 +53,13 @@ CLOSE_SECONDS = 15.0
 UNPROMISED_SECONDS = 0.02
 """How long a write that promises nothing waits for another one to share its commit."""
 
+CURSOR_SECONDS = 0.02
+"""How long commits go without a cursor that moves. More spares them a row, and after a crash more envelopes come again.
+"""
+
+PASS_CURSORS = {PutGroup, PutEnvelope, StartEnvelope, StartEvent, Append, EndEvent, Seal}
+"""The writes of emitters: none of them knows a cursor, so they needn't wait for one that was submitted before."""
+
 LOOK_SECONDS = 1.0
 """Seconds after which a writer without work looks whether it may still write. Less ends it sooner where another broker
 has taken over, and costs reads."""
@@ -65,11 +77,13 @@ class WriterPace:
         answer: after so long the database counts as silent.
         ask_again: between two questions to a database that went away during a COMMIT, what became of it.
         look: between two looks of a writer without work whether it may still write.
+        cursor: for so long commits go without a cursor that moves.
     """
 
     answer: float
     ask_again: float
     look: float = LOOK_SECONDS
+    cursor: float = CURSOR_SECONDS
 
 
 @dataclass(eq=False, slots=True)
@@ -138,6 +152,10 @@ class Writer:
         self.append_listeners: list[Callable[[Sequence[Append]], None]] = []
         self.seal_listeners: list[Callable[[Sequence[Sealed]], None]] = []
         self._gathered: list[_Pending | None] = []
+        self._late: list[_Pending] = []
+        """The moves of cursors that wait for more of them."""
+        self._late_since = 0.0
+        """When the first of those was submitted."""
         self._unpromised_since = 0.0
         """When the first of those was gathered that promise nothing; 0.0 without one."""
         self._timer: asyncio.TimerHandle | None = None
@@ -184,6 +202,7 @@ class Writer:
         """Commit what was submitted, then end the thread."""
         if not self._closing:
             self._closing = True
+            self._gather_late()
             self._gathered.append(None)
             self._hand_over()
         await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
@@ -267,16 +286,30 @@ class Writer:
         self._pending_bytes += size
         if self._pending_bytes > self.max_pending_bytes:
             self.has_room = False
-        self._gathered.append(_Pending(write, self._faults_known, size, answer))
-        if promises:
-            if not self._is_handing_over:
-                # What this turn of the loop submits shares a commit, and wakes the thread once.
-                self._is_handing_over = True
-                self._turn.at_end(self._hand_over)
-        elif not self._unpromised_since:
-            self._unpromised_since = time.monotonic()
-            if self._timer is None:
-                self._timer = self._loop.call_later(UNPROMISED_SECONDS, self._hand_over_late)
+        pending = _Pending(write, self._faults_known, size, answer)
+        if not promises:
+            self._wait_for_others(pending)
+            return
+        if self._late and (type(write) not in PASS_CURSORS or time.monotonic() - self._late_since >= self._pace.cursor):
+            self._gather_late()
+        self._gathered.append(pending)
+        self._hand_over_at_end()
+
+    def _wait_for_others(self, pending: _Pending) -> None:
+        """Have a write wait that promises nothing. A move of a cursor lets the writes of emitters pass meanwhile."""
+        now = time.monotonic()
+        if type(pending.what) is ProgressUpdate:
+            self._late_since = self._late_since if self._late else now
+            self._late.append(pending)
+        else:
+            self._unpromised_since = self._unpromised_since or now
+            self._gathered.append(pending)
+        if self._timer is None:
+            self._timer = self._loop.call_later(UNPROMISED_SECONDS, self._hand_over_late)
+
+    def _gather_late(self) -> None:
+        self._gathered += self._late
+        self._late = []
 
     def hold(self, size: int) -> None:
         """Count bytes that wait elsewhere for their turn; negative once they are submitted, or given up."""
@@ -286,8 +319,8 @@ class Writer:
 
     def hurry(self) -> None:
         """Wait no longer with what promises nothing."""
-        if self._unpromised_since:
-            self._turn.at_end(self._hand_over)
+        self._gather_late()
+        self._hand_over_at_end()
 
     def run(self, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
         """Do something else on the write connection, in its turn and in a transaction of its own."""
@@ -314,14 +347,23 @@ class Writer:
     def _hand_over_late(self) -> None:
         """Hand over what promises nothing, if it has waited long enough."""
         self._timer = None
-        if not self._unpromised_since:
-            return
-        left = self._unpromised_since + UNPROMISED_SECONDS - time.monotonic()
+        waits = [self._unpromised_since + UNPROMISED_SECONDS] if self._unpromised_since else []
+        if self._late:
+            # From their time on they go with others, and for as long again they wait for some.
+            waits.append(self._late_since + self._pace.cursor + UNPROMISED_SECONDS)
+        left = min(waits, default=0.0) - time.monotonic()
         if left > 0:
-            # What the timer was set for has gone with another write.
+            # What the timer was set for has gone with another write, or waits on.
             self._timer = self._loop.call_later(left, self._hand_over_late)
-        else:
+        elif waits:
+            self._gather_late()
             self._hand_over()
+
+    def _hand_over_at_end(self) -> None:
+        """Hand all over that this turn of the loop submits: so it shares a commit, and wakes the thread once."""
+        if self._gathered and not self._is_handing_over:
+            self._is_handing_over = True
+            self._turn.at_end(self._hand_over)
 
     def _hand_over(self) -> None:
         self._is_handing_over = False
@@ -476,7 +518,7 @@ class Writer:
         else:
             self._ended.set_exception(died_of)
         # Whoever waits for an answer of the last group, or has waited behind it, will get none.
-        waiting: list[_Pending | None] = [*self._undecided, *last, *self._taken, *self._gathered]
+        waiting: list[_Pending | None] = [*self._undecided, *last, *self._taken, *self._gathered, *self._late]
         while not self._calls.empty():
             waiting += self._calls.get_nowait()
         for pending in waiting:

@@ -380,13 +380,10 @@ def put_groups(driver: Driver, groups: Mapping[int, PutGroup]) -> dict[int, Seal
             hashes.append(whole)
             if key is not None:
                 keyed.append(envelope_id)
-            envelopes.append(
-                # One segment, so the hash is also the one that does not depend on how it is cut.
-                (
-                    *(envelope_id, emitter_id, at, ordering_key, key, headers, at, position, items, len(data), whole),
-                    None if key is None else whole,
-                )
-            )
+            # One segment, so the hash is also the one that does not depend on how it is cut.
+            hashed = (whole, None if key is None else whole)
+            row = (envelope_id, emitter_id, at, ordering_key, key, headers, at, position, items, len(data), *hashed)
+            envelopes.append(row)
             stored, plain_bytes = compress(data) if is_compressed else (data, None)
             in_event: Row = (stored, data_hash, plain_bytes)
             if not 0 < len(stored) <= SMALL_BYTES:
