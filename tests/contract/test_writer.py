@@ -124,13 +124,14 @@ class CursorWriter(Writer):
 
     Args:
         cursor_seconds: for how long commits go without the cursor.
+        alone_seconds: after how long it goes alone.
     """
 
-    def __init__(self, engine: sa.Engine, cursor_seconds: float) -> None:
+    def __init__(self, engine: sa.Engine, cursor_seconds: float, alone_seconds: float) -> None:
         with engine.begin() as connection:
             self.emitter_id: int = connection.execute(sa.select(sa.func.min(model.emitter.c.id))).scalar_one()
             self.role_id: int = connection.execute(sa.select(sa.func.min(model.cursor.c.role_id))).scalar_one()
-        pace = WriterPace(DEADLINE_SECONDS, DEADLINE_SECONDS, cursor=cursor_seconds)
+        pace = WriterPace(DEADLINE_SECONDS, DEADLINE_SECONDS, cursor=cursor_seconds, unpromised=alone_seconds)
         sizes = {"max_segment_bytes": 1, "max_pending_bytes": 10**6}
         super().__init__(engine, "broker", **sizes, pace=pace, seen=Seen(), turn=LoopTurn())
 
@@ -147,7 +148,7 @@ class CursorWriter(Writer):
 
 
 async def test_only_writes_of_emitters_pass_a_cursor_that_moves(engine: sa.Engine) -> None:
-    writer = CursorWriter(engine, 10 * DEADLINE_SECONDS)
+    writer = CursorWriter(engine, 10 * DEADLINE_SECONDS, 10 * DEADLINE_SECONDS)
     await writer.start()
     moved = writer.move()
     await writer.emit()
@@ -168,14 +169,20 @@ async def test_only_writes_of_emitters_pass_a_cursor_that_moves(engine: sa.Engin
 
 
 async def test_a_cursor_that_has_waited_goes_with_what_an_emitter_writes(engine: sa.Engine) -> None:
-    writer = CursorWriter(engine, 0.0)
+    writer = CursorWriter(engine, 0.0, 10 * DEADLINE_SECONDS)
     await writer.start()
     commits = commits_of(engine)
     moved, emitted = writer.move(), writer.emit()
     await emitted
     assert moved.done()
     assert len(commits) == 1
-    await writer.move()  # and alone where nothing follows
+    await writer.close()
+
+
+async def test_a_cursor_goes_alone_where_nothing_follows(engine: sa.Engine) -> None:
+    writer = CursorWriter(engine, 10 * DEADLINE_SECONDS, 0.001)
+    await writer.start()
+    await writer.move()
     await writer.close()
 
 

@@ -50,12 +50,12 @@ meanwhile wait for all of them."""
 CLOSE_SECONDS = 15.0
 """How long the thread is waited for at the end: one that waits for a silent database is left behind."""
 
-UNPROMISED_SECONDS = 0.02
+UNPROMISED_SECONDS = 0.04
 """How long a write that promises nothing waits for another one to share its commit."""
 
 CURSOR_SECONDS = 0.02
-"""How long commits go without a cursor that moves. More spares them a row, and after a crash more envelopes come again.
-"""
+"""How long commits go without a cursor that moves; less than ``UNPROMISED_SECONDS``. More spares them a row, and after
+a crash more envelopes come again."""
 
 PASS_CURSORS = {PutGroup, PutEnvelope, StartEnvelope, StartEvent, Append, EndEvent, Seal}
 """The writes of emitters: none of them knows a cursor, so they needn't wait for one that was submitted before."""
@@ -78,12 +78,14 @@ class WriterPace:
         ask_again: between two questions to a database that went away during a COMMIT, what became of it.
         look: between two looks of a writer without work whether it may still write.
         cursor: for so long commits go without a cursor that moves.
+        unpromised: for so long a write that promises nothing waits for another one.
     """
 
     answer: float
     ask_again: float
     look: float = LOOK_SECONDS
     cursor: float = CURSOR_SECONDS
+    unpromised: float = UNPROMISED_SECONDS
 
 
 @dataclass(eq=False, slots=True)
@@ -154,10 +156,8 @@ class Writer:
         self._gathered: list[_Pending | None] = []
         self._late: list[_Pending] = []
         """The moves of cursors that wait for more of them."""
-        self._late_since = 0.0
-        """When the first of those was submitted."""
         self._unpromised_since = 0.0
-        """When the first of those was gathered that promise nothing; 0.0 without one."""
+        """When the first of those was submitted that promise nothing, and are not handed over; 0.0 without one."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_handing_over = False
         self._calls: queue.SimpleQueue[list[_Pending | None]] = queue.SimpleQueue()
@@ -288,24 +288,17 @@ class Writer:
             self.has_room = False
         pending = _Pending(write, self._faults_known, size, answer)
         if not promises:
-            self._wait_for_others(pending)
+            self._unpromised_since = self._unpromised_since or time.monotonic()
+            waiting = self._late if type(write) is ProgressUpdate else self._gathered
+            waiting.append(pending)
+            self._timer = self._timer or self._loop.call_later(self._pace.unpromised, self._hand_over_late)
             return
-        if self._late and (type(write) not in PASS_CURSORS or time.monotonic() - self._late_since >= self._pace.cursor):
+        if self._late and (
+            type(write) not in PASS_CURSORS or time.monotonic() - self._unpromised_since >= self._pace.cursor
+        ):
             self._gather_late()
         self._gathered.append(pending)
         self._hand_over_at_end()
-
-    def _wait_for_others(self, pending: _Pending) -> None:
-        """Have a write wait that promises nothing. A move of a cursor lets the writes of emitters pass meanwhile."""
-        now = time.monotonic()
-        if type(pending.what) is ProgressUpdate:
-            self._late_since = self._late_since if self._late else now
-            self._late.append(pending)
-        else:
-            self._unpromised_since = self._unpromised_since or now
-            self._gathered.append(pending)
-        if self._timer is None:
-            self._timer = self._loop.call_later(UNPROMISED_SECONDS, self._hand_over_late)
 
     def _gather_late(self) -> None:
         self._gathered += self._late
@@ -347,15 +340,13 @@ class Writer:
     def _hand_over_late(self) -> None:
         """Hand over what promises nothing, if it has waited long enough."""
         self._timer = None
-        waits = [self._unpromised_since + UNPROMISED_SECONDS] if self._unpromised_since else []
-        if self._late:
-            # From their time on they go with others, and for as long again they wait for some.
-            waits.append(self._late_since + self._pace.cursor + UNPROMISED_SECONDS)
-        left = min(waits, default=0.0) - time.monotonic()
+        if not self._unpromised_since:
+            return
+        left = self._unpromised_since + self._pace.unpromised - time.monotonic()
         if left > 0:
-            # What the timer was set for has gone with another write, or waits on.
+            # What the timer was set for has gone with another write.
             self._timer = self._loop.call_later(left, self._hand_over_late)
-        elif waits:
+        else:
             self._gather_late()
             self._hand_over()
 
@@ -367,7 +358,8 @@ class Writer:
 
     def _hand_over(self) -> None:
         self._is_handing_over = False
-        self._unpromised_since = 0.0
+        if not self._late:
+            self._unpromised_since = 0.0
         if self._gathered:
             self._calls.put(self._gathered)
             self._gathered = []
