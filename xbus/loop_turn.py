@@ -1,7 +1,8 @@
 """Does things once for all that one turn of the event loop brings, and without a turn of their own."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from typing import TypeAlias
 
 Act: TypeAlias = Callable[[], object]
@@ -19,7 +20,7 @@ class LoopTurn:
     """
 
     def __init__(self) -> None:
-        self.acts: list[Act] = []
+        self.acts: deque[Act] = deque()
         self.number = 0
         self.is_busy = False
         self.wakes = False
@@ -44,23 +45,19 @@ class LoopTurn:
 
     def end(self) -> None:
         """Do what is to be done at the end; acts behind an interrupted one are done in the next turn."""
+        acts = self.acts
         self.is_busy = True
-        acts: Iterator[Act] = iter(())
         try:
-            while self.acts:
-                acts, self.acts = iter(self.acts), []
-                for act in acts:
-                    try:
-                        act()
-                    except Exception as error:
-                        tell(error)
-        except BaseException:
-            self.acts[:0] = acts
-            if self.acts:
-                asyncio.get_running_loop().call_soon(self.end)
-            raise
+            while acts:
+                act = acts.popleft()
+                try:
+                    act()
+                except Exception as error:
+                    tell(error)
         finally:
             self.is_busy = False
+            if acts:
+                asyncio.get_running_loop().call_soon(self.end)
         if self.wakes:
             self.wakes = False
             # The next turn ends behind those who go on in it.

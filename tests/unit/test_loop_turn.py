@@ -15,7 +15,7 @@ async def test_acts_behind_one_that_is_interrupted_are_done_in_the_next_turn() -
     """As by Ctrl-C, after which a program may run its loop again to end in good order."""
     done: list[str] = []
     turn = LoopTurn()
-    turn.acts = [lambda: done.append("before"), interrupt, lambda: done.append("behind")]
+    turn.acts += [lambda: done.append("before"), interrupt, lambda: done.append("behind")]
     with pytest.raises(KeyboardInterrupt):
         turn.end()
     assert (done, turn.is_busy) == (["before"], False)
@@ -49,7 +49,7 @@ async def test_those_who_are_told_go_on_and_their_acts_are_done_in_one_turn() ->
 async def test_an_interrupt_inside_a_read_leaves_the_turn_at_work_for_nobody() -> None:
     done: list[str] = []
     turn = LoopTurn()
-    turn.acts = [lambda: done.append("behind")]
+    turn.acts += [lambda: done.append("behind")]
     with pytest.raises(KeyboardInterrupt):
         turn.run(interrupt)
     assert (done, turn.is_busy) == (["behind"], False)
@@ -62,7 +62,7 @@ async def test_what_interrupted_acts_had_added_comes_behind_those_that_did_not_r
     def add() -> None:
         turn.at_end(lambda: done.append("added"))
 
-    turn.acts = [add, interrupt, lambda: done.append("behind")]
+    turn.acts += [add, interrupt, lambda: done.append("behind")]
     with pytest.raises(KeyboardInterrupt):
         turn.end()
     await asyncio.sleep(0)

@@ -159,10 +159,10 @@ class _Handler:
     def __call__(self, args: list[Value], kwargs: dict[Key, Value]) -> object:
         if kwargs:
             args = self._positional(args, kwargs)
-        if not self._required <= len(args) <= len(self._accepted):
-            raise self._wrong_arguments(f"{len(args)} arguments where {self._expected()} are expected")
         kinds = tuple(map(type, args))
         if kinds not in self._fitting:
+            if not self._required <= len(args) <= len(self._accepted):
+                raise self._wrong_arguments(f"{len(args)} arguments where {self._expected()} are expected")
             for position, (value, accepted) in enumerate(zip(args, self._accepted, strict=False)):
                 # Exact types, so that a bool is no int; the codec makes no others.
                 if accepted is not None and type(value) not in accepted:

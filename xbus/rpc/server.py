@@ -431,8 +431,10 @@ class Turns:
     ) -> None:
         self._now = now
         self._share_bytes = share_bytes
+        self._is_bounded = share_bytes < math.inf
         self._most_waiting_bytes = waiting_bytes
         self._period = 0
+        self._period_ends = 0.0
         self._shares: dict[bytes, _Share] = {}
         self.line: deque[_Share] = deque()
         """The connections whose calls wait for their turn; empty while none waits."""
@@ -460,26 +462,20 @@ class Turns:
         Returns:
             Whether it may be carried out at once. Then it is under way until ``ended``.
         """
-        if self._share_bytes == math.inf:
+        if not self._is_bounded:
             return True
-        period = int(self._now() / PERIOD_SECONDS)
-        if period != self._period:
-            self._begin_period(period)
+        if (now := self._now()) >= self._period_ends:
+            self._begin_period(now)
         share = self._shares.get(call.peer)
         if share is None:
             share = self._shares[call.peer] = _Share(call.peer)
-        share.called_in = period
+        share.called_in = self._period
         if not share.waiting:
             # Who has nothing under way may always call, whatever the others do.
             if (share.recent.calls == share.earlier.calls == 0 and share.debt <= 0) or _has_room(
                 share, call, self._present_share
             ):
-                weight = call.size + CALL_BYTES
-                call.counted_in = recent = share.recent
-                recent.weight += weight
-                recent.calls += 1
-                call.debt_before = share.debt
-                share.debt = max(0.0, weight - self._share_bytes)
+                self._begin(share, call)
                 return True
             self.line.append(share)
         share.waiting.append(call)
@@ -501,7 +497,8 @@ class Turns:
 
     def next(self) -> Call | None:
         """Give a call that may be carried out now, and is under way until ``ended``; connections take turns."""
-        self._look_at_time()
+        if (now := self._now()) >= self._period_ends:
+            self._begin_period(now)
         present_share = self._present_share
         for _ in range(len(self.line)):
             share = self.line.popleft()
@@ -518,11 +515,11 @@ class Turns:
         return None
 
     def _begin(self, share: _Share, call: Call) -> None:
-        """Count a call as under way, as ``add`` does itself for the sake of the many that need not wait."""
+        """Count a call as under way."""
         weight = call.size + CALL_BYTES
-        call.counted_in = share.recent
-        share.recent.weight += weight
-        share.recent.calls += 1
+        call.counted_in = recent = share.recent
+        recent.weight += weight
+        recent.calls += 1
         call.debt_before = share.debt
         share.debt = max(0.0, weight - self._share_bytes)
 
@@ -551,14 +548,10 @@ class Turns:
             return math.inf
         return self._share_bytes * (_BUSY if len(self.line) == len(self._shares) else 1)
 
-    def _look_at_time(self) -> None:
-        period = int(self._now() / PERIOD_SECONDS)
-        if period != self._period:
-            self._begin_period(period)
-
-    def _begin_period(self, period: int) -> None:
+    def _begin_period(self, now: float) -> None:
+        period = math.floor(now / PERIOD_SECONDS)
         is_next = period == self._period + 1
-        self._period = period
+        self._period, self._period_ends = period, (period + 1) * PERIOD_SECONDS
         for share in self._shares.values():
             # What has counted all its calls out counts anew: with a hundred connections most have.
             recent = Unanswered() if share.earlier.calls else share.earlier

@@ -99,6 +99,9 @@ class Call:
 _Later: TypeAlias = asyncio.Future[Any] | Deferred[Any] | Promise[Any]
 """An answer that comes later."""
 
+_LATER = (Promise, Deferred, asyncio.Future, CoroutineType)
+"""The kinds of answers that come later."""
+
 
 class Answering:
     """Carries out the calls that are handed to it, in their order, and sends an answer to each.
@@ -127,6 +130,8 @@ class Answering:
         self._send = send
         self._unreadable = unreadable
         self._max_call_bytes = max_call_bytes
+        self._bytes_of_all = min(STRANGER_BYTES, max_call_bytes)
+        """The bytes of calls that are carried out for everybody."""
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._packer = KeptPacker()
         self._waiting: dict[_Later, Call] = {}
@@ -150,8 +155,10 @@ class Answering:
     def take(self, call: Call) -> None:
         """Carry out a call."""
         self.caller, self.connection = call.peer, call.connection
-        stranger = self._stranger(call.frames) if call.size > STRANGER_BYTES else None
-        refusal = stranger or (self._too_large(call.size) if call.size > self._max_call_bytes else None)
+        stranger = refusal = None
+        if call.size > self._bytes_of_all:
+            stranger = self._stranger(call.frames)
+            refusal = stranger or (self._too_large(call.size) if call.size > self._max_call_bytes else None)
         try:
             call.id, call.method, call.args, kwargs, refusal = decode_request(call.frames, refusal)
         except ProtocolError as error:
@@ -169,7 +176,7 @@ class Answering:
         except Exception as error:
             self._answer_error(call, error)
         else:
-            if isinstance(answer, (Promise, Deferred, asyncio.Future, CoroutineType)):
+            if isinstance(answer, _LATER):
                 if isinstance(answer, CoroutineType):
                     answer = asyncio.get_running_loop().create_task(answer, name=f"{self._name} {call.method}")
                 call.since = time.monotonic()

@@ -577,8 +577,8 @@ class PeerClients:
             ProtocolError: it is none, or nobody called this peer by this channel.
         """
         key = frames[0], frames[1]
-        if key in self._open:
-            self._open[key].calls.answered(decode_reply(frames[2:]))
+        if (peer := self._open.get(key)) is not None:
+            peer.calls.answered(decode_reply(frames[2:]))
         elif key not in self._closed:
             raise ProtocolError("a request has 4 frames behind the routing id, and an answer has an open channel")
 

@@ -13,6 +13,7 @@ MORE = 0x01
 LONG = 0x02
 COMMAND = 0x04
 _OF_MESSAGES = MORE | LONG
+_NO_FLAGS = -1
 
 MOST_SHORT = 255
 """The longest frame whose length takes one byte."""
@@ -58,19 +59,24 @@ def _property(name: bytes, value: bytes) -> bytes:
     return bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
 
 
-SHORT_HEADERS = {flags: [bytes((flags, size)) for size in range(MOST_SHORT + 1)] for flags in (0, MORE, COMMAND)}
-"""The headers of frames that are no longer, by their flags and the size of the frame."""
+class _Headers(dict[int, bytes]):
+    """The headers of frames by their size. That of a long frame is made anew each time, as there are many sizes."""
+
+    def __init__(self, flags: int) -> None:
+        super().__init__({size: bytes((flags, size)) for size in range(MOST_SHORT + 1)})
+        self._long = bytes((flags | LONG,))
+
+    def __missing__(self, size: int) -> bytes:
+        return self._long + _LENGTH.pack(size)
 
 
-def long_header(flags: int, size: int) -> bytes:
-    """Write the header of a frame that is longer than ``MOST_SHORT``."""
-    return bytes((flags | LONG,)) + _LENGTH.pack(size)
+HEADERS = {flags: _Headers(flags) for flags in (0, MORE, COMMAND)}
+"""The headers of frames, by their flags and the size of the frame."""
 
 
 def encode_frame(flags: int, body: bytes) -> bytes:
     """Encode a frame."""
-    size = len(body)
-    return (SHORT_HEADERS[flags][size] if size <= MOST_SHORT else long_header(flags, size)) + body
+    return HEADERS[flags][len(body)] + body
 
 
 PING = encode_frame(COMMAND, _PING + bytes(_TTL_BYTES))
@@ -128,21 +134,21 @@ class Incoming:
         self._role = role
         self._route = route
         self._limits = limits
-        self._most_frames = limits.frames - 1
-        self._most_bytes = limits.message_bytes
-        # Before the handshake is over any message is one too many.
-        self._most: float = -1
+        self._most_frames = limits.frames
+        self._most_bytes = limits.message_bytes + sum(map(len, route))
+        self._plain = _NO_FLAGS
+        """The largest flags of a frame that needs no check of its own while all of it has come."""
         self._data = b""
         self._at = 0
         self._flags = 0
         self.missing = 0
         """The bytes of the present frame that have not come, where some have."""
         self._partial: list[bytes | bytearray] = []
-        self.partial_bytes = 0
+        self._partial_bytes = 0
         """The bytes of that frame that have come."""
         self._frames = [*route]
-        self.size = 0
-        """The bytes of the frames before it in its message."""
+        self.unfinished = 0
+        """The bytes of the message whose end has not come, without the header of a frame that came in part."""
         self._of_part = 0
         self._commands_of_part = 0
         self._greeting: bytes | None = b""
@@ -167,67 +173,82 @@ class Incoming:
         Raises:
             ProtocolError: the peer speaks something else, or goes beyond the limits. Nothing may be asked for then.
         """
+        data, at, frames = self._data, self._at, self._frames
         if come:
             if self._greeting is not None or self.missing:
                 come = self._go_on_with(come)
                 if self.missing:
                     return None
-            self._data, self._at = self._data[self._at :] + come, 0
+            data = self._data = data + come
             self._of_part = self._commands_of_part = 0
             self.has_more = True
-        if self._partial and not self.missing and self._ends_message():
-            return self._finished()
-        data, end, frames = self._data, len(self._data), self._frames
-        while end - self._at >= _SHORT_HEADER:
-            at = self._at
-            flags, size, begin = data[at], data[at + 1], at + _SHORT_HEADER
-            if flags & LONG:
-                begin = at + _LONG_HEADER
-                if begin > end:
+            if self._partial and self._ends_message():
+                return self._finished(data, 0)
+        end, plain = len(data), self._plain
+        last = end - 1
+        # Each step counts here, as the loop runs for each frame. So a message is measured once: at its end, or at that
+        # of the part. A long frame is checked before its content comes.
+        while at < last:
+            flags = data[at]
+            begin = at + _SHORT_HEADER
+            stop = begin + data[at + 1]
+            if flags > plain or stop > end:
+                if flags & LONG:
+                    begin = at + _LONG_HEADER
+                    if begin > end:
+                        break
+                    stop = begin + _LENGTH.unpack_from(data, at + 1)[0]
+                self._check(flags, stop - begin)
+                if stop > end:
+                    self._flags, self.missing, at = flags, stop - end, end
+                    self._keep(data[begin:])
                     break
-                (size,) = _LENGTH.unpack_from(data, at + 1)
-            if (
-                flags > _OF_MESSAGES
-                or size > self._most
-                or len(frames) > self._most_frames
-                or (size + self.size > self._most_bytes)
-            ):
-                self._check(flags, size)
-            stop = begin + size
-            if stop > end:
-                self._flags, self.missing, self._at = flags, stop - end, end
-                self._keep(data[begin:])
-                break
-            self._at = stop
-            if flags & COMMAND:
-                self._obey(data[begin:stop])
-                continue
+                if flags & COMMAND:
+                    self._obey(data[begin:stop])
+                    at, plain = stop, self._plain
+                    continue
             frames.append(data[begin:stop])
-            self.size += size
+            at = stop
             if not flags & MORE:
-                if stop == end:
-                    self._data, self._at, self.has_more = b"", 0, False
-                self._of_part += 1
-                if self._of_part > _MOST_OF_A_PART:
-                    raise _too_many()
-                self._frames, self.size = [*self._route], 0
-                return frames
+                return self._finished(data, at)
         self.has_more = False
-        if self._at == end:
-            # A connection that falls silent must not keep the last part that it sent.
-            self._data, self._at = b"", 0
+        # A connection that falls silent must not keep the last part that it sent.
+        self._data, self._at = data[at:], 0
+        self.unfinished = self._size() + self._partial_bytes
         return None
+
+    def _finished(self, data: bytes, at: int) -> list[bytes]:
+        """Give the message that has ended; the next one begins in the data there."""
+        frames, self._frames = self._frames, [*self._route]
+        self._of_part += 1
+        if self._of_part > _MOST_OF_A_PART:
+            raise _too_many()
+        if len(frames) > self._most_frames or sum(map(len, frames)) > self._most_bytes:
+            raise self._too_large(len(frames))
+        self.unfinished = 0
+        if at == len(data):
+            self._data, self._at, self.has_more = b"", 0, False
+        else:
+            self._at = at
+        return frames
+
+    def _size(self) -> int:
+        """Compute the bytes of the frames of a message whose end has not come, and check them."""
+        frames = self._frames
+        size = sum(map(len, frames))
+        if len(frames) > self._most_frames or size > self._most_bytes:
+            raise self._too_large(len(frames))
+        return size - sum(map(len, self._route))
 
     def _ends_message(self) -> bool:
         """Take up a frame that came in parts; true where it is the last one of a message."""
         body = b"".join(self._partial)
         self._partial.clear()
-        self.partial_bytes = 0
+        self._partial_bytes = 0
         if self._flags & COMMAND:
             self._obey(body)
             return False
         self._frames.append(body)
-        self.size += len(body)
         return not self._flags & MORE
 
     def _go_on_with(self, come: bytes) -> bytes:
@@ -237,6 +258,7 @@ class Incoming:
         if missing := self.missing:
             self._keep(come[:missing])
             self.missing = max(0, missing - len(come))
+            self.unfinished += len(come[:missing])
             come = come[missing:]
         return come
 
@@ -245,7 +267,7 @@ class Incoming:
 
         Only short ones grow together: each would cost more than it holds.
         """
-        self.partial_bytes += len(part)
+        self._partial_bytes += len(part)
         if len(part) >= _MOST_GROWN:
             self._partial.append(part)
         elif self._partial and isinstance(self._partial[-1], bytearray):
@@ -254,6 +276,7 @@ class Incoming:
             self._partial.append(bytearray(part))
 
     def _check(self, flags: int, size: int) -> None:
+        """Check a frame before its content comes."""
         if flags & COMMAND:
             if flags & ~(COMMAND | LONG) or size > _MOST_COMMAND:
                 raise ProtocolError("a command of ZMTP has other flags, or is too long")
@@ -263,21 +286,13 @@ class Incoming:
             raise ProtocolError("a frame of ZMTP has flags that nobody knows")
         elif size > self._limits.frame_bytes:
             raise ProtocolError(f"a frame has {size} bytes, and {self._limits.frame_bytes:.0f} are taken at the most")
-        elif size + self.size > self._most_bytes:
-            raise ProtocolError(f"a message has more than {self._limits.message_bytes:.0f} bytes")
-        else:
-            raise ProtocolError(f"a message has more than {self._limits.frames} frames")
+        elif len(self._frames) >= self._most_frames or size + sum(map(len, self._frames)) > self._most_bytes:
+            raise self._too_large(len(self._frames) + 1)
 
-    def _count(self) -> None:
-        self._of_part += 1
-        if self._of_part > _MOST_OF_A_PART:
-            raise _too_many()
-
-    def _finished(self) -> list[bytes]:
-        self._count()
-        frames, self._frames = self._frames, [*self._route]
-        self.size = 0
-        return frames
+    def _too_large(self, frames: int) -> ProtocolError:
+        if frames > self._most_frames:
+            return ProtocolError(f"a message has more than {self._limits.frames} frames")
+        return ProtocolError(f"a message has more than {self._limits.message_bytes:.0f} bytes")
 
     def _greet(self, data: bytes) -> bytes:
         """Take what has come of the greeting; give what came behind it."""
@@ -292,7 +307,9 @@ class Incoming:
         return data[len(GREETING) :]
 
     def _obey(self, body: bytes) -> None:
-        self._count()
+        self._of_part += 1
+        if self._of_part > _MOST_OF_A_PART:
+            raise _too_many()
         self._commands_of_part += 1
         if self._commands_of_part > _MOST_COMMANDS_OF_A_PART:
             raise ProtocolError("a peer sends more commands of ZMTP than anybody needs")
@@ -301,7 +318,8 @@ class Incoming:
                 raise ProtocolError("the handshake of ZMTP has another command than READY")
             _check_ready(body[len(_READY) :], self._role)
             self.is_ready = True
-            self._most = self._limits.frame_bytes
+            if self._limits.frame_bytes >= MOST_SHORT:
+                self._plain = MORE
         elif body.startswith(_PING):
             context = body[len(_PING) + _TTL_BYTES :]
             self.answers.append(encode_frame(COMMAND, _PONG + context))

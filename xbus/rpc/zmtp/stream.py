@@ -12,14 +12,14 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from itertools import islice
-from typing import Protocol
+from itertools import chain, islice
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary, ref
 
 from xbus.errors import ProtocolError
 from xbus.loop_turn import Act, LoopTurn, tell
 from xbus.rpc.codec import Frame, Pieces
-from xbus.rpc.zmtp.codec import MORE, MOST_SHORT, PART_BYTES, SHORT_HEADERS, Incoming, long_header
+from xbus.rpc.zmtp.codec import HEADERS, MORE, PART_BYTES, Incoming
 
 _PIECES_AT_ONCE = 256
 """The most pieces that one call of the system sends; the system takes 1,024."""
@@ -39,7 +39,14 @@ and on must not delay the end."""
 HAS_EPOLL = hasattr(select, "epoll")
 """Whether the system has epoll, which is ready itself when one of its sockets is."""
 
+_CAN_READ: int = getattr(select, "EPOLLIN", 0)
+_CAN_WRITE: int = getattr(select, "EPOLLOUT", 0)
+
 _NO_LINGER = struct.pack("=ii", 1, 0)
+
+
+_header_before_others = HEADERS[MORE].__getitem__
+_header_of_last = HEADERS[0].__getitem__
 
 
 class SocketWatch:
@@ -55,48 +62,60 @@ class SocketWatch:
         self._epoll = select.epoll()
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop that looks at the sockets; None while nothing is watched."""
-        self._watched: dict[int, tuple[Act | None, Act | None]] = {}
-        """By descriptor, its reader and its writer."""
+        self._readers: dict[int, Act] = {}
+        self._writers: dict[int, Act] = {}
+        """By descriptor."""
         self.turn = turn
 
     def add_reader(self, descriptor: int, act: Act) -> None:
         """Have ``act`` called whenever something can be read."""
-        self._watch(descriptor, act, self._watched.get(descriptor, (None, None))[1])
+        before = self._events(descriptor)
+        self._readers[descriptor] = act
+        self._change(descriptor, before)
 
     def remove_reader(self, descriptor: int) -> None:
         """Call nobody any more when something can be read."""
-        self._watch(descriptor, None, self._watched.get(descriptor, (None, None))[1])
+        before = self._events(descriptor)
+        self._readers.pop(descriptor, None)
+        self._change(descriptor, before)
 
     def add_writer(self, descriptor: int, act: Act) -> None:
         """Have ``act`` called whenever something can be written."""
-        self._watch(descriptor, self._watched.get(descriptor, (None, None))[0], act)
+        before = self._events(descriptor)
+        self._writers[descriptor] = act
+        self._change(descriptor, before)
 
     def remove_writer(self, descriptor: int) -> None:
         """Call nobody any more when something can be written."""
-        self._watch(descriptor, self._watched.get(descriptor, (None, None))[0], None)
+        before = self._events(descriptor)
+        self._writers.pop(descriptor, None)
+        self._change(descriptor, before)
 
     def close(self) -> None:
         """Watch nothing any more."""
-        self._watched.clear()
+        self._readers.clear()
+        self._writers.clear()
         self._rest()
         self._epoll.close()
 
-    def _watch(self, descriptor: int, reader: Act | None, writer: Act | None) -> None:
-        events = (select.EPOLLIN if reader else 0) | (select.EPOLLOUT if writer else 0)
-        if not events:
-            if self._watched.pop(descriptor, None) is not None:
-                self._epoll.unregister(descriptor)
-            if not self._watched:
-                self._rest()
-            return
-        if self._loop is None:
+    def _events(self, descriptor: int) -> int:
+        """Give the events of a socket that somebody waits for."""
+        return (_CAN_READ if descriptor in self._readers else 0) | (_CAN_WRITE if descriptor in self._writers else 0)
+
+    def _change(self, descriptor: int, before: int) -> None:
+        """Have the system watch for the present events of a socket instead of those before."""
+        events = self._events(descriptor)
+        if events and self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(self._epoll, self._look)
-        if descriptor in self._watched:
+        if events and before:
             self._epoll.modify(descriptor, events)
-        else:
+        elif events:
             self._epoll.register(descriptor, events)
-        self._watched[descriptor] = reader, writer
+        elif before:
+            self._epoll.unregister(descriptor)
+        if not self._readers and not self._writers:
+            self._rest()
 
     def _rest(self) -> None:
         """Have the loop keep nothing of this while there is nothing to watch."""
@@ -105,22 +124,19 @@ class SocketWatch:
             self._loop = None
 
     def _look(self) -> None:
-        turn = self.turn
+        turn, readers, writers = self.turn, self._readers, self._writers
         turn.number += 1
         turn.is_busy = True
         try:
             for descriptor, events in self._epoll.poll(0):
                 # One before it may have ended this connection, or stopped it. An error is told to readers and writers.
-                if events & ~select.EPOLLOUT and (act := self._watched.get(descriptor, (None, None))[0]):
-                    try:
-                        act()
-                    except Exception as error:
-                        tell(error)
-                if events & ~select.EPOLLIN and (act := self._watched.get(descriptor, (None, None))[1]):
-                    try:
-                        act()
-                    except Exception as error:
-                        tell(error)
+                try:
+                    if events != _CAN_WRITE and descriptor in readers:
+                        readers[descriptor]()
+                    if events != _CAN_READ and descriptor in writers:
+                        writers[descriptor]()
+                except Exception as error:
+                    tell(error)
         finally:
             turn.end()
 
@@ -190,6 +206,8 @@ class ZmtpStream:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
+        self._recv = connected.recv
+        self._sendmsg = connected.sendmsg
         self._descriptor = connected.fileno()
         self._incoming = incoming
         self._owner = owner
@@ -241,16 +259,11 @@ class ZmtpStream:
 
     def send(self, frames: Sequence[Frame]) -> None:
         """Send a message when this turn of the loop is done, or when enough is together."""
-        pieces: list[bytes] = []
-        left = len(frames)
-        for frame in frames:
-            left -= 1
-            size, flags = len(frame), MORE if left else 0
-            pieces.append(SHORT_HEADERS[flags][size] if size <= MOST_SHORT else long_header(flags, size))
-            if isinstance(frame, Pieces):
-                pieces += frame.pieces
-            else:
-                pieces.append(frame)
+        headers = [*map(_header_before_others, map(len, frames))]
+        headers[-1] = _header_of_last(len(frames[-1]))
+        pieces: list[Any] = [*chain.from_iterable(zip(headers, frames, strict=True))]
+        if Pieces in map(type, frames):
+            pieces = [*chain.from_iterable([each.pieces if isinstance(each, Pieces) else (each,) for each in pieces])]
         size = sum(map(len, pieces))
         if size < _LARGE_BYTES:
             self._unsent.append(b"".join(pieces))
@@ -331,7 +344,7 @@ class ZmtpStream:
                 # Another connection of this turn has stopped it, or what has come before goes first.
                 return
             try:
-                part = self._socket.recv(incoming.wanted if incoming.missing else PART_BYTES)
+                part = self._recv(incoming.wanted if incoming.missing else PART_BYTES)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -345,10 +358,9 @@ class ZmtpStream:
         try:
             while not self.is_closed:
                 message = self._held_back or incoming.next_message(part)
-                part = b""
                 if incoming.answers:
                     self._answer()
-                if incoming.is_ready and not self._was_ready:
+                if not self._was_ready and incoming.is_ready:
                     self._was_ready = True
                     owner.is_ready(self)
                 if message is None:
@@ -360,13 +372,14 @@ class ZmtpStream:
                     break
                 if not incoming.has_more:
                     break
+                part = b""
         except ProtocolError as error:
             self._end(error)
         except Exception:
             # A message that brings its handler down must not end the reading of those behind it.
             self._next_turn = self._loop.call_soon(self._read, b"")
             raise
-        unfinished = incoming.size + incoming.partial_bytes
+        unfinished = incoming.unfinished
         if unfinished != self.unfinished and not self.is_closed:
             more, self.unfinished = unfinished - self.unfinished, unfinished
             owner.keeps(self, more)
@@ -385,9 +398,13 @@ class ZmtpStream:
             return
         try:
             while unsent:
-                sent = self._socket.sendmsg(list(islice(unsent, _PIECES_AT_ONCE)))
+                sent = self._sendmsg([*islice(unsent, _PIECES_AT_ONCE)])
+                if sent == self.unsent_bytes:
+                    unsent.clear()
+                    self.unsent_bytes = 0
+                    break
                 self.unsent_bytes -= sent
-                while unsent and sent >= len(unsent[0]):
+                while sent >= len(unsent[0]):
                     sent -= len(unsent.popleft())
                 if sent:
                     unsent[0] = memoryview(unsent[0])[sent:]
