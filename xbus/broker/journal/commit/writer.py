@@ -156,6 +156,8 @@ class Writer:
         self._gathered: list[_Pending | None] = []
         self._late: list[_Pending] = []
         """The moves of cursors that wait for more of them."""
+        self._takes_late = False
+        """Whether the next hand-over takes them, however long they have waited."""
         self._unpromised_since = 0.0
         """When the first of those was submitted that promise nothing, and are not handed over; 0.0 without one."""
         self._timer: asyncio.TimerHandle | None = None
@@ -202,7 +204,7 @@ class Writer:
         """Commit what was submitted, then end the thread."""
         if not self._closing:
             self._closing = True
-            self._gather_late()
+            self._takes_late = True
             self._gathered.append(None)
             self._hand_over()
         await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
@@ -293,16 +295,13 @@ class Writer:
             waiting.append(pending)
             self._timer = self._timer or self._loop.call_later(self._pace.unpromised, self._hand_over_late)
             return
-        if self._late and (
-            type(write) not in PASS_CURSORS or time.monotonic() - self._unpromised_since >= self._pace.cursor
-        ):
-            self._gather_late()
         self._gathered.append(pending)
-        self._hand_over_at_end()
-
-    def _gather_late(self) -> None:
-        self._gathered += self._late
-        self._late = []
+        if type(write) not in PASS_CURSORS:
+            self._takes_late = True
+        if not self._is_handing_over:
+            # What this turn of the loop submits shares a commit, and wakes the thread once.
+            self._is_handing_over = True
+            self._turn.at_end(self._hand_over)
 
     def hold(self, size: int) -> None:
         """Count bytes that wait elsewhere for their turn; negative once they are submitted, or given up."""
@@ -312,8 +311,9 @@ class Writer:
 
     def hurry(self) -> None:
         """Wait no longer with what promises nothing."""
-        self._gather_late()
-        self._hand_over_at_end()
+        if self._unpromised_since:
+            self._takes_late = True
+            self._turn.at_end(self._hand_over)
 
     def run(self, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
         """Do something else on the write connection, in its turn and in a transaction of its own."""
@@ -347,17 +347,15 @@ class Writer:
             # What the timer was set for has gone with another write.
             self._timer = self._loop.call_later(left, self._hand_over_late)
         else:
-            self._gather_late()
+            self._takes_late = True
             self._hand_over()
-
-    def _hand_over_at_end(self) -> None:
-        """Hand all over that this turn of the loop submits: so it shares a commit, and wakes the thread once."""
-        if self._gathered and not self._is_handing_over:
-            self._is_handing_over = True
-            self._turn.at_end(self._hand_over)
 
     def _hand_over(self) -> None:
         self._is_handing_over = False
+        if self._late and (self._takes_late or time.monotonic() - self._unpromised_since >= self._pace.cursor):
+            self._gathered[:0] = self._late
+            self._late = []
+        self._takes_late = False
         if not self._late:
             self._unpromised_since = 0.0
         if self._gathered:
