@@ -54,6 +54,10 @@ class NewGroup(NamedTuple):
         return sum(sizes), max(sizes)
 
 
+new_group: Callable[[tuple[Sequence[object], ...]], NewGroup] = functools.partial(tuple.__new__, NewGroup)
+"""Makes a group of its columns, without a call of a Python function."""
+
+
 class Front:
     """Carries out the calls of emitters, whichever verbs they speak.
 

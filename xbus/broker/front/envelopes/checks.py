@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import NoneType
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from xbus.broker.configuration import Configuration
-from xbus.broker.journal.log.catalog import EventType
+from xbus.broker.journal.log.catalog import Catalog, EventType
 from xbus.broker.journal.writes import PAUSED, GroupType, PauseEntry, PutEvent, SendingLimits
 from xbus.clock import Clock
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
@@ -235,9 +235,9 @@ class Checks:
         if self._configuration.catalog is not self._catalog:
             self._catalog = self._configuration.catalog
             self._allowed.clear()
-        pairs = [*zip(emitter_ids, type_names, strict=True)]
-        types = [*map(self._allowed.get, pairs)]
+        types: list[Any] = [*map(self._allowed.get, zip(emitter_ids, type_names, strict=True))]
         if None in types:
+            pairs = [*zip(emitter_ids, type_names, strict=True)]
             allowed = {pair: self._group_type(*pair) for pair in set(pairs)}
             types = [*map(allowed.get, pairs)]
         largest, limits = max(map(len, data)), self._limits
@@ -250,7 +250,7 @@ class Checks:
             raise Refused("a batch does not hold its items", code="bad_items") from error
         if max(items) > limits.envelope_items or largest + most_bytes > limits.envelope_bytes:
             check_room(NO_ID, max(items), largest + most_bytes, limits)
-        return [*filter(None, types)]
+        return types
 
     def _group_type(self, emitter_id: int, type_name: str) -> GroupType:
         found = self._allowed.get((emitter_id, type_name))
@@ -394,6 +394,9 @@ class Throttle:
         self.configuration = configuration
         self._now = now
         self._usage: dict[int, _Usage] = {}
+        self._seen: Catalog | None = None
+        self._limited: frozenset[int] = frozenset()
+        """The emitters that have limits by that catalog."""
 
     def limits(self, emitter_id: int) -> SendingLimits | None:
         """Give the limits of an emitter; None where it has none."""
@@ -411,12 +414,14 @@ class Throttle:
 
     def charge_all(self, emitter_ids: Sequence[int], items: Sequence[int], data: Sequence[bytes]) -> None:
         """Let the items of envelopes of several emitters pass, all or none of them; see ``charge``."""
-        emitters = self.configuration.catalog.emitters
+        catalog = self.configuration.catalog
+        if catalog is not self._seen:
+            self._seen = catalog
+            self._limited = frozenset(each for each, emitter in catalog.emitters.items() if emitter.limits is not None)
+        if self._limited.isdisjoint(emitter_ids):
+            return
         charged = []
-        for emitter_id in {*emitter_ids}:
-            emitter = emitters.get(emitter_id)
-            if emitter is None or emitter.limits is None:
-                continue
+        for emitter_id in self._limited.intersection(emitter_ids):
             own = [place for place, each in enumerate(emitter_ids) if each == emitter_id]
             charged += self._buckets(
                 emitter_id, sum([items[place] for place in own]), sum([len(data[place]) for place in own])

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -48,6 +49,8 @@ clients send at once."""
 
 Known: TypeAlias = OpenEnvelope | ClosedEnvelope | PrunedKeyedEnvelope
 T = TypeVar("T")
+
+_NOBODY: frozenset[bytes] = frozenset()
 
 Act: TypeAlias = Callable[[Known | None], Answer[T]]
 """The act of a call on its envelope, which is None where there is none."""
@@ -284,9 +287,11 @@ class EnvelopeDirectory:
         is_here = envelope_id in self._lookups or envelope_id in self._open or envelope_id in self._unsettled
         return is_here or (bool(self._grouped) and envelope_id.bytes in self._grouped)
 
-    def heard_of(self, envelope_ids: Sequence[bytes]) -> set[bytes]:
+    def heard_of(self, envelope_ids: Sequence[bytes]) -> AbstractSet[bytes]:
         """Give those of some envelopes of which ``has_heard_of`` is true."""
-        found = set(self._grouped.keys() & envelope_ids) if self._grouped else set()
+        if not (self._grouped or self._lookups or self._open or self._unsettled):
+            return _NOBODY
+        found = self._grouped.keys() & envelope_ids
         for here in (self._lookups, self._open, self._unsettled):
             if here:
                 found.update({each.bytes for each in here}.intersection(envelope_ids))
