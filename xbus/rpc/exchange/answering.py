@@ -100,7 +100,7 @@ _Later: TypeAlias = asyncio.Future[Any] | Deferred[Any] | Promise[Any]
 """An answer that comes later."""
 
 _LATER = (Promise, Deferred, asyncio.Future, CoroutineType)
-"""What a handler returns whose answer comes later."""
+"""The kinds of answers that come later."""
 
 
 class Answering:

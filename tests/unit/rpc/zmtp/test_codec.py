@@ -102,6 +102,17 @@ def test_what_breaks_the_rules_is_noticed_as_soon_as_it_is_there(data: bytes) ->
         heard(shaken(), data)
 
 
+@pytest.mark.parametrize("size", [1, 3, 100, 300])
+@pytest.mark.parametrize("frames", [[b""] * 5, [b"x" * 9_000, b"x" * 2_900, b"x" * 101]])
+def test_limits_of_a_message_hold_in_pieces_of_any_size(frames: list[bytes], size: int) -> None:
+    incoming, data = shaken(), encode_message([b"before"]) + encode_message(frames)
+    parts = [data[at : at + size] for at in range(0, len(data), size)]
+    with pytest.raises(ProtocolError, match="a message has more than"):
+        for part in parts:
+            heard(incoming, part)
+    assert incoming.unfinished <= LIMITS.message_bytes
+
+
 @pytest.mark.parametrize(
     "data",
     [
