@@ -18,8 +18,16 @@ from typing import Any, TypeAlias, cast
 from uuid import UUID
 
 from xbus.broker.answers import on_wire, promised_answer, recode
-from xbus.broker.front.envelopes import NewEvent, Throttle, heads_of_arrays, tags_of_array
-from xbus.broker.front.front import Front, NewGroup, new_group
+from xbus.broker.front.envelopes import (
+    NewEvent,
+    NewGroup,
+    Throttle,
+    header_sizes,
+    heads_of_arrays,
+    new_group,
+    tags_of_array,
+)
+from xbus.broker.front.front import Front
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.writes import SealedGroup, SealReceipt
 from xbus.broker.sessions import Sessions
@@ -317,7 +325,7 @@ class _Message(Promise[Answers]):
             self.set_result([])
 
     _answers: list[GroupedReceipt | GroupedError | None]
-    """Those that are known, of a message whose envelopes don't go on as one group."""
+    """The answers so far, of a message whose envelopes don't go on as one group."""
     _missing: int
 
     @property
@@ -475,11 +483,13 @@ def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
         raise _not_plain() from None
     number = len(ids)
     read_heads, read_tags = [PLAIN_HEAD] * number, [NO_TAGS] * number
+    sizes = 0, 0
     own: Sequence[bytes] = (*ids, *event_ids)
     """The ids that callers made."""
     if not heads.count(None) == tags.count(None) == number:
         read_heads = heads_of_arrays(heads)
         read_tags = [NO_TAGS if value is None else tags_of_array(value) for value in tags]
+        sizes = header_sizes(read_heads, read_tags)
         keyed = [place for place, head in enumerate(read_heads) if head[1] is not None]
         if keyed:
             others = {*range(number)}.difference(keyed)
@@ -498,7 +508,7 @@ def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
         or len({*ids, *event_ids}) < 2 * number
     ):
         raise _not_plain()
-    return new_group((emitter_ids, ids, event_ids, names, items, data, read_heads, read_tags))
+    return new_group((emitter_ids, ids, event_ids, names, items, data, read_heads, read_tags, *sizes))
 
 
 def _not_plain() -> Refused:

@@ -56,6 +56,38 @@ class NewEvent(NamedTuple):
     tags: EventTags = NO_TAGS
 
 
+class NewGroup(NamedTuple):
+    """Whole envelopes of one event each, as they came, in columns; see ``PutGroup``.
+
+    Args:
+        header_bytes: of all headers.
+        most_header_bytes: those of the envelope that has the most.
+    """
+
+    emitter_ids: Sequence[int]
+    envelope_ids: Sequence[bytes]
+    event_ids: Sequence[bytes]
+    type_names: Sequence[str]
+    items: Sequence[int]
+    data: Sequence[bytes]
+    heads: Sequence[EnvelopeHead]
+    tags: Sequence[EventTags]
+    header_bytes: int
+    most_header_bytes: int
+
+
+new_group: Callable[[tuple[object, ...]], NewGroup] = partial(tuple.__new__, NewGroup)
+"""Makes a group of its columns, without a call of a Python function."""
+
+
+def header_sizes(heads: Sequence[EnvelopeHead], tags: Sequence[EventTags]) -> tuple[int, int]:
+    """Compute the bytes of all headers of a group, and the most that one envelope has."""
+    # Unpacked, as a property of each would take most of the time.
+    pairs = zip(heads, tags, strict=True)
+    sizes = [len(headers or b"") + len(of_event or b"") for (_, _, headers), (of_event, _) in pairs]
+    return sum(sizes), max(sizes)
+
+
 class Checks:
     """Lets calls pass, or refuses them.
 
@@ -211,22 +243,11 @@ class Checks:
         check_room(envelope_id, items, data_bytes + header_bytes, limits)
         return puts
 
-    def group(
-        self,
-        emitter_ids: Sequence[int],
-        type_names: Sequence[str],
-        items: Sequence[int],
-        data: Sequence[bytes],
-        most_bytes: int,
-    ) -> list[GroupType]:
+    def group(self, group: NewGroup, large_bytes: int | None) -> list[GroupType]:
         """Let envelopes of one event each pass; returns the types of the events.
 
         Args:
-            emitter_ids: those of their emitters.
-            type_names: those of their events.
-            items: how many each has.
-            data: of each, as in ``model.segment``.
-            most_bytes: the bytes of headers that any of them has at the most.
+            large_bytes: the data that goes to the object store has so many bytes and more; None without one.
 
         Raises:
             Refused: as the single calls would for one of them.
@@ -235,6 +256,7 @@ class Checks:
         if self._configuration.catalog is not self._catalog:
             self._catalog = self._configuration.catalog
             self._allowed.clear()
+        emitter_ids, _, _, type_names, items, data, _, _, _, most_bytes = group
         types: list[Any] = [*map(self._allowed.get, zip(emitter_ids, type_names, strict=True))]
         if None in types:
             pairs = [*zip(emitter_ids, type_names, strict=True)]
@@ -243,6 +265,8 @@ class Checks:
         largest, limits = max(map(len, data)), self._limits
         if largest > limits.batch_bytes or min(items) < 0:
             raise Refused("a batch of a group is too large, or counted wrong", code="batch_too_large")
+        if large_bytes is not None and largest >= large_bytes:
+            raise Refused("an envelope goes alone whose data goes to the object store", code="wrong_arguments")
         try:
             if (size := largest_of(data, items)) > limits.item_bytes:
                 self.item_size(size)
