@@ -45,8 +45,8 @@ _CAN_WRITE: int = getattr(select, "EPOLLOUT", 0)
 _NO_LINGER = struct.pack("=ii", 1, 0)
 
 
-_header_before_others = HEADERS[MORE].__getitem__
-_header_of_last = HEADERS[0].__getitem__
+_BEFORE_OTHERS, _LAST = HEADERS[MORE], HEADERS[0]
+"""The headers of frames by their size."""
 
 
 class SocketWatch:
@@ -259,17 +259,25 @@ class ZmtpStream:
 
     def send(self, frames: Sequence[Frame]) -> None:
         """Send a message when this turn of the loop is done, or when enough is together."""
-        headers = [*map(_header_before_others, map(len, frames))]
-        headers[-1] = _header_of_last(len(frames[-1]))
-        pieces: list[Any] = [*chain.from_iterable(zip(headers, frames, strict=True))]
-        if Pieces in map(type, frames):
-            pieces = [*chain.from_iterable([each.pieces if isinstance(each, Pieces) else (each,) for each in pieces])]
-        size = sum(map(len, pieces))
-        if size < _LARGE_BYTES:
-            self._unsent.append(b"".join(pieces))
+        pieces: list[Any] = []
+        size = length = 0
+        for frame in frames:
+            length = len(frame)
+            size += length
+            pieces.append(_BEFORE_OTHERS[length])
+            pieces.append(frame)
+        pieces[-2] = _LAST[length]
+        try:
+            message = b"".join(pieces) if size < _LARGE_BYTES else b""
+        except TypeError:  # a frame is in pieces
+            message = b""
+        if message:
+            self._unsent.append(message)
+            self.unsent_bytes += len(message)
         else:
+            pieces = [*chain.from_iterable([each.pieces if isinstance(each, Pieces) else (each,) for each in pieces])]
             self._unsent += pieces
-        self.unsent_bytes += size
+            self.unsent_bytes += sum(map(len, pieces))
         if self.waits_for_room:
             return
         if self.unsent_bytes >= _EARLY_BYTES:
