@@ -9,7 +9,6 @@ for as many as an array declares, at each level: so the values are counted befor
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from operator import itemgetter, sub
 from typing import NoReturn, TypeAlias, cast
 
 import msgpack  # type: ignore[import-untyped]
@@ -67,10 +66,6 @@ SHORT_BIN = bytes((_SHORT_BIN,))
 
 _BIN_HEADERS = {_SHORT_BIN: 2, 0xC5: 3, 0xC6: 5}
 """The size of the header of an item, by its first byte."""
-
-_SHORT_HEADER = 2
-_FIRST: Callable[[bytes], int] = itemgetter(0)
-_LENGTH_OF_SHORT: Callable[[bytes], int] = itemgetter(1)
 
 _SHORT_HEADERS = [bytes((_SHORT_BIN, length)) for length in range(2**8)]
 
@@ -378,13 +373,14 @@ def largest_of(segments: Sequence[bytes], items: Sequence[int]) -> int:
     Raises:
         ProtocolError: one of them is not exactly so many msgpack bins.
     """
-    # Most hold one short item, whose header says all. They are asked together, as a loop costs more than the answer.
-    if {1}.issuperset(items) and min(map(len, segments)) >= _SHORT_HEADER:
-        lengths = [*map(_LENGTH_OF_SHORT, segments)]
-        if {_SHORT_BIN}.issuperset(map(_FIRST, segments)) and {_SHORT_HEADER}.issuperset(
-            map(sub, map(len, segments), lengths)
-        ):
-            return max(lengths)
+    # Most hold one short item, whose header says all.
+    short = [
+        len(each) - 2
+        for each, count in zip(segments, items, strict=True)
+        if count == 1 and len(each) > 1 and each[0] == _SHORT_BIN and each[1] + 2 == len(each)
+    ]
+    if len(short) == len(items):
+        return max(short)
     return max([largest_item(each, count) if each or count else 0 for each, count in zip(segments, items, strict=True)])
 
 

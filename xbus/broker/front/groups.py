@@ -65,10 +65,8 @@ _VERSION: Callable[[bytes], int] = itemgetter(6)
 _COMPUTED = frozenset(range(COMPUTED_VERSION << 4, (COMPUTED_VERSION + 1) << 4))
 """Such bytes of the ids that the bus computes."""
 
-_KINDS = {(bytes, bytes, str, int, bytes)}
-"""The types of ids, type name, items and data of an envelope."""
-
-_LENGTHS = {ID_BYTES}
+_TEXTS, _NUMBERS, _BYTES, _LENGTHS = {str}, {int}, {bytes}, {ID_BYTES}
+"""The types of what an envelope consists of, and the length of its ids."""
 
 _EMITTER_IDS: Callable[["_Message"], list[int]] = attrgetter("emitter_ids")
 _ENTRIES: Callable[["_Message"], list[Value]] = attrgetter("entries")
@@ -500,9 +498,10 @@ def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
             for place, envelope_id, event_id in zip(keyed, *made, strict=True):
                 ids[place], event_ids[place] = envelope_id, event_id
     if (
-        not _KINDS.issuperset(
-            zip(map(type, ids), map(type, event_ids), map(type, names), map(type, items), map(type, data), strict=True)
-        )
+        not _TEXTS.issuperset(map(type, names))
+        or not _NUMBERS.issuperset(map(type, items))
+        or not _BYTES.issuperset(map(type, data))
+        or not _BYTES.issuperset(map(type, own))
         or not _LENGTHS.issuperset(map(len, own))
         or not _COMPUTED.isdisjoint(map(_VERSION, own))
         or len({*ids, *event_ids}) < 2 * number
