@@ -189,7 +189,7 @@ class ZmtpStream:
 
     Args:
         connected: the socket; the stream closes it.
-        incoming: reads the bytes that come.
+        incoming: reads the bytes that come, and keeps the size of the message that was read last.
         owner: takes the messages.
         watch: calls it when there is something to read; the loop itself where none is given.
         turn: messages go at its end, where no ``watch`` is given.
@@ -209,7 +209,7 @@ class ZmtpStream:
         self._recv = connected.recv
         self._sendmsg = connected.sendmsg
         self._descriptor = connected.fileno()
-        self._incoming = incoming
+        self.incoming = incoming
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._watch = watch or self._loop
@@ -346,7 +346,7 @@ class ZmtpStream:
         Args:
             part: empty for those that have come before; None to read one.
         """
-        incoming, owner = self._incoming, self._owner
+        incoming, owner = self.incoming, self._owner
         if part is None:
             if not self._is_reading or self._next_turn is not None:
                 # Another connection of this turn has stopped it, or what has come before goes first.
@@ -395,9 +395,9 @@ class ZmtpStream:
     def _answer(self) -> None:
         # Whoever leaves so much unread hears of our life by that, and keeps us from nothing by asking.
         if not self.waits_for_room:
-            for answer in self._incoming.answers:
+            for answer in self.incoming.answers:
                 self.send_bytes(answer)
-        self._incoming.answers.clear()
+        self.incoming.answers.clear()
 
     def _send(self) -> None:
         self._sends_soon = False
