@@ -6,8 +6,11 @@ import random
 import pytest
 
 from tests.simulation.schedules import TYPES, quiet, run_schedule
+from tests.simulation.variant import Variant
 from tests.simulation.world import STORES, World
 from xbus.broker.journal.writes import PauseKind
+from xbus.rpc.codec import Value
+from xbus.testing.endpoint import RecipientEndpoint
 
 SCHEDULES = 30
 """How many are played each time; `make simulate` plays more, from any seed."""
@@ -55,5 +58,60 @@ def test_nothing_begins_at_a_paused_store_and_nothing_comes_twice(seed: int) -> 
             world.run(play())
             world.check()
         assert len(world.pauses) == 4
+    finally:
+        world.close()
+
+
+LEAST_BROUGHT = 10
+"""At least so many commits of a schedule bring what is next; with less it would show little."""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_commits_that_bring_what_is_next_keep_the_promises(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two stores decide together about many small envelopes. Their programs and the broker are struck meanwhile."""
+    world, choices = World(seed, Variant(ordered=(), envelopes=1 + seed % 2 * 2)), random.Random(f"brought {seed}")
+    brought = 0
+    handle = RecipientEndpoint.handle
+
+    def counted(endpoint: RecipientEndpoint, caller: bytes, verb: str, args: list[Value]) -> object:
+        nonlocal brought
+        brought += verb == "xbus.commit_envelopes" and len(args) == 2
+        return handle(endpoint, caller, verb, args)
+
+    monkeypatch.setattr(RecipientEndpoint, "handle", counted)
+
+    async def strike() -> None:
+        login, seconds = choices.choice(STORES), choices.choice((0.0, 0.2, 1.0))
+        match choices.randrange(5):
+            case 0:
+                await world.cut(login)
+            case 1:
+                await world.fail_for_a_while(login, 0.3, seconds)
+            case 2 if world.broker is not None and not world.broker.is_dead.is_set():
+                await world.kill_broker(seconds)
+            case 3:
+                await world.stop_recipient(login, seconds)
+            case _:
+                await world.kill_recipient(login, seconds)
+
+    async def play() -> None:
+        await world.begin()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(6):
+                for _ in range(20):
+                    plan = world.emit(["notes"], 1, in_one_call=True)
+                    await asyncio.sleep(0.05)
+                if choices.random() < 0.5:
+                    world.refuse(choices.choice(STORES), plan)
+                await asyncio.sleep(choices.choice((0.5, 2.0)))
+                tasks.create_task(strike())
+                await asyncio.sleep(20)
+        await world.drain()
+
+    try:
+        with quiet():
+            world.run(play())
+            world.check()
+        assert brought >= LEAST_BROUGHT
     finally:
         world.close()

@@ -173,7 +173,7 @@ class DeliveryAssembly:
         calls = BundleCalls(log, bundle_workers, self._settings.trouble_after)
         outcomes = GroupOutcomes(log, ledger, self._results, roles, eligibility, self._launcher, self._context, events)
         self._groups = GroupDelivery(
-            log, ledger, roles, self._open_replies, self._slots, self._gathering, calls, outcomes, tasks
+            log, ledger, roles, self._open_replies, self._slots, self._gathering, calls, outcomes, self._runtime
         )
         self._pages = PageDelivery(
             log, roles, eligibility, self._gathering, self._open_replies, calls, outcomes, self._groups
@@ -310,6 +310,7 @@ class DeliveryAssembly:
         if self._graph_edits != self._catalog().graph_edits:
             self._graph_edits = self._catalog().graph_edits
             self._log.forget_graphs()
+            self._groups.forget_ways()
         self.ledger.adopt(await self._log.read(read_cursors))
         while True:
             try:

@@ -54,6 +54,9 @@ class ConsumerGathering:
             try:
                 taken = await self._take_all(going)
             except Absent:
+                if all(may_go(recipient) for recipient in going):
+                    # Its programs are paused while the role is served: to ask again would change nothing.
+                    await self._slots.changed()
                 continue
             except _HeldUp as held_up:
                 left_behind.update(held_up.by)

@@ -7,15 +7,16 @@ or future of its own. What was read back waits as parts beside those of groups, 
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from xbus import tracing
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
-from xbus.broker.back.dispatch.group_calls import BundleCalls, Outcome, failed_together
+from xbus.broker.back.dispatch.group_calls import BundleCalls, Outcome
 from xbus.broker.back.dispatch.group_outcomes import GroupOutcomes
-from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, PartyWay, are_traced, positions_of
+from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, are_traced, positions_of
 from xbus.broker.back.log import (
     SMALL_BYTES,
     BundleEntry,
@@ -35,14 +36,15 @@ from xbus.broker.back.recipients import (
     Slots,
     fault_among_many,
 )
-from xbus.broker.journal.writes import Sealed, SealedGroup
+from xbus.broker.back.runtime import Runtime
+from xbus.broker.journal.writes import GroupType, Sealed, SealedGroup
 from xbus.errors import CallError, Failed, Refused
-from xbus.graph import Graph
 from xbus.rpc.codec import Value
 from xbus.rpc.frames import BAD_ANSWER
-from xbus.states import ConsumerState
 
 log = logging.getLogger(__name__)
+
+_HEADERS = attrgetter("headers")
 
 
 class GroupDelivery:
@@ -59,7 +61,7 @@ class GroupDelivery:
         gathering: waits for those who are not, and knows who keeps the others waiting.
         calls: bring what takes more than a call or two.
         outcomes: take notes.
-        tasks: where that is done.
+        runtime: its tasks do that, and its clock says how long calls take.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class GroupDelivery:
         gathering: ConsumerGathering,
         calls: BundleCalls,
         outcomes: GroupOutcomes,
-        tasks: asyncio.TaskGroup,
+        runtime: Runtime,
     ) -> None:
         self._log = log
         self._ledger = ledger
@@ -82,12 +84,14 @@ class GroupDelivery:
         self._gathering = gathering
         self._calls = calls
         self._outcomes = outcomes
-        self._tasks = tasks
+        self._tasks = runtime.tasks
+        self._clock = runtime.clock
         self._loop = asyncio.get_running_loop()
-        self._ways: dict[tuple[Lane, int], PartyWay] = {}
-        self._out: set[GroupCall] = set()
-        self._all_back: asyncio.Event | None = None
+        self._ways: dict[tuple[Lane, GroupType], Sequence[BundleParty] | None] = {}
+        """The consumers that a type of envelopes of a lane leads to, as parties; None where some need a run."""
         self._is_finishing = False
+        self._left: set[BundleParty] = set()
+        """The parties that a consumer has left, and of which anything is under way."""
         self.parties_of: dict[ServedRole, list[BundleParty]] = {}
         """The parties of each consumer: one has what waits for it, and others are not over yet."""
         self.envelopes = 0
@@ -99,10 +103,12 @@ class GroupDelivery:
         """Hand over envelopes that were sealed just now, as far as they are usual; the lane passes these.
 
         Args:
-            lane: one that has handed out all before.
+            lane: one that rests, as it has handed out all before: its roles are served, and read.
         """
-        # Any envelope may be open at a recipient, or too much is noted and not written.
-        if self._is_finishing or self._open_replies.open or self._open_replies.maybe_open or not self._ledger.has_room:
+        # Any envelope may be open at a recipient, or corrected, or too much is noted and not written.
+        if self._is_finishing or self._open_replies.open or self._open_replies.maybe_open:
+            return
+        if self._log.has_corrections or not self._ledger.has_room:
             return
         going: dict[BundleParty, bool] = {}
         for each in sealed:
@@ -114,8 +120,7 @@ class GroupDelivery:
                 # What waited before was not looked at: a failure may have begun to block a key of it.
                 going.setdefault(party, not party.parts)
                 party.parts.append(part)
-                for recipient in party.recipients:
-                    role = self._roles[recipient.role.id]
+                for role in party.roles:
                     role.in_flight.positions.update(part.positions)
                     self._ledger.owe_all(role, part.positions)
         for party, is_checked in going.items():
@@ -131,31 +136,30 @@ class GroupDelivery:
         Returns:
             None where an envelope takes another way, is large or traced, or its emitter is not known here.
         """
-        group, types = sealed.group, sealed.group.types
+        group = sealed.group
         if group.size > SMALL_BYTES and max(map(group.size_at, range(len(group.items)))) > SMALL_BYTES:
             return None
-        for emitter_id in set(group.emitter_ids):
-            if self._log.known_logins.get(emitter_id) is None:
+        if None in map(self._log.known_logins.get, group.emitter_ids):
+            return None
+        for headers in set(map(_HEADERS, group.heads)):
+            if headers is not None and tracing.IN_BYTES in headers:
                 return None
-        for head in group.heads:
-            if head.headers is not None and tracing.IN_BYTES in head.headers:
-                return None
-        is_single = types.count(types[0]) == len(types)
-        graph_ids = {types[0].graph_id} if is_single else {each.graph_id for each in set(types)}
+        whole = GroupPart(sealed, range(len(group.items)), range(sealed.first, sealed.last + 1), group.size)
         leading: dict[BundleParty, set[int]] = {}
-        for graph_id in graph_ids:
-            graph, way = self._log.known_graphs.get(graph_id), self._ways.get((lane, graph_id))
-            if graph is None:
+        types = set(group.types)
+        for each in types:
+            try:
+                parties = self._ways[lane, each]
+            except KeyError:
+                parties = self._find_way(lane, each)
+            if parties is None:
                 return None
-            if way is None or way.graph is not graph:
-                way = self._ways[lane, graph_id] = self._find_way(lane, graph_id, graph)
-            if way.parties is None:
-                return None
-            for party in way.parties:
-                leading.setdefault(party, set()).add(graph_id)
-        whole = GroupPart(sealed, range(len(types)), range(sealed.first, sealed.last + 1), group.size)
+            if len(types) == 1:
+                return dict.fromkeys(parties, whole)
+            for party in parties:
+                leading.setdefault(party, set()).add(each.graph_id)
         # Parties of the same graphs share their part.
-        parts = {frozenset(graph_ids): whole}
+        parts = {frozenset([each.graph_id for each in types]): whole}
         shares: dict[BundleParty, GroupPart] = {}
         for party, of_party in leading.items():
             if (graphs := frozenset(of_party)) not in parts:
@@ -163,15 +167,19 @@ class GroupDelivery:
             shares[party] = parts[graphs]
         return shares
 
-    def _find_way(self, lane: Lane, graph_id: int, graph: Graph) -> PartyWay:
+    def _find_way(self, lane: Lane, event_type: GroupType) -> Sequence[BundleParty] | None:
+        graph = self._log.known_graphs.get(event_type.graph_id)
+        if graph is None:
+            return None
         consumers = lane.of_services(graph.consumer_services)
-        parties = self._calls.parties([graph_id], (), consumers)
-        if sum(map(len, parties)) < len(consumers):
-            return PartyWay(graph, None)
-        found = [self.party(each) for each in parties]
-        for party in found:
-            party.by_workers |= graph.workers_before(party.recipients[0].role.service) != ()
-        return PartyWay(graph, found)
+        parties = self._calls.parties([event_type.graph_id], [event_type.name], consumers)
+        found = None
+        if sum(map(len, parties)) == len(consumers):
+            found = [self.party(each) for each in parties]
+            for party in found:
+                party.by_workers |= graph.workers_before(party.recipients[0].role.service) != ()
+        self._ways[lane, event_type] = found
+        return found
 
     def _may_take(self, shares: dict[BundleParty, GroupPart]) -> bool:
         """Check whether all consumers get their parts as they are, in their turn and by one call.
@@ -179,43 +187,32 @@ class GroupDelivery:
         A party that has no room is taken away where its consumer decides alone: it is behind, and goes on by itself.
         """
         full: list[BundleParty] = []
-        recipients: list[ServedRole] = []
         for party, part in shares.items():
-            if party.is_closing:
-                self._ways.clear()
-                return False
-            recipients += party.recipients
-            for recipient in party.recipients:
-                if not self._may_get(recipient, party, part):
+            for recipient, role in zip(party.recipients, party.roles, strict=True):
+                if not self._may_get(recipient, role, party, part):
                     return False
             if party.parts and not party.has_room_for(part):
                 full.append(party)
-        # Of two parties a role would take the envelopes of the second for passed when it is owed those of the first,
-        # and both would have envelopes of one ordering key.
-        are_apart = len(shares) < 2 or len(set(recipients)) == len(recipients)
-        if not full or not are_apart:
-            return are_apart
-        if len(full) == len(shares) or any(len(party.recipients) > 1 for party in full):
+        if len(shares) > 1:
+            # Of two parties a role would take the envelopes of the second for passed when it is owed those of the
+            # first, and both would have envelopes of one ordering key.
+            recipients = [recipient for party in shares for recipient in party.recipients]
+            if len(set(recipients)) < len(recipients):
+                return False
+        if full and (len(full) == len(shares) or any(len(party.recipients) > 1 for party in full)):
             return False
         for party in full:
             del shares[party]
             self._gathering.leave_behind(party.recipients[0])
         return True
 
-    def _may_get(self, recipient: ServedRole, party: BundleParty, part: GroupPart) -> bool:
-        role, abilities = self._roles[recipient.role.id], recipient.abilities
+    def _may_get(self, recipient: ServedRole, role: ConsumerRole, party: BundleParty, part: GroupPart) -> bool:
         cursor = role.cursor
         return (
-            role.served is recipient
-            and cursor is not None
+            cursor is not None
             and (cursor.until_position is None or part.positions[-1] < cursor.until_position)
-            and abilities.bundles
-            and (len(party.recipients) == 1 or abilities.prepares > 0)
-            and (not abilities.immediate_reply or part.type_names.isdisjoint(abilities.immediate_reply))
-            and (not role.keys.is_wanted or not role.predecessors(recipient))
             and (self.parties_of.get(recipient) == [party] or self._has_only(recipient, party))
-            and role.state is ConsumerState.READING
-            and cursor.from_position <= part.positions[0]
+            and (not role.keys.is_wanted or not role.predecessors(recipient))
             and self._is_due(role, part.positions, (part,))
         )
 
@@ -233,8 +230,8 @@ class GroupDelivery:
 
     def put(self, party: BundleParty, part: Part) -> None:
         """Have envelopes wait in a party, of which they are the next ones."""
-        for recipient in party.recipients:
-            self._roles[recipient.role.id].in_flight.begin_all(part.positions)
+        for role in party.roles:
+            role.in_flight.begin_all(part.positions)
         party.parts.append(part)
         # Whoever adds them goes on first.
         self._loop.call_soon(self.go_on, party)
@@ -244,7 +241,7 @@ class GroupDelivery:
         for party in self.parties_of.get(recipients[0], ()):
             if party.is_for(recipients):
                 return party
-        party = BundleParty(recipients)
+        party = BundleParty(recipients, [self._roles[each.role.id] for each in recipients])
         for recipient in recipients:
             self.parties_of.setdefault(recipient, []).append(party)
         return party
@@ -278,6 +275,9 @@ class GroupDelivery:
     def _let_leave(self, party: BundleParty, recipient: ServedRole) -> list[SmallEnvelope]:
         """Let the others of a party get what waits without one of them; see ``BundleParty.leave``."""
         apart = party.leave(recipient)
+        if party.is_under_way:
+            self._left.add(party)
+        self._ways.clear()
         self._forget(party, recipient)
         if not party.recipients:
             party.take_all()
@@ -287,6 +287,7 @@ class GroupDelivery:
     def _forget_if_over(self, party: BundleParty) -> None:
         """Forget a party that a consumer has left, as soon as nothing of it waits or is under way."""
         if party.is_over:
+            self._left.discard(party)
             for recipient in party.recipients:
                 self._forget(party, recipient)
 
@@ -316,21 +317,15 @@ class GroupDelivery:
             taken: instances of which a slot is taken, by their role ids; those that are left in it are not given any.
             before: a call that is to be committed now: what goes in the same messages is given back.
         """
-        while party.parts and party.turn is None and (before or party.at_work < max(1, party.takers)):
-            if self._is_finishing or not (is_checked or self._keeps_due(party)):
+        while party.parts and party.turn is None:
+            if self._is_finishing or (party.out and before is None and party.at_work >= max(1, party.takers)):
                 return None
-            if len(party.parts) == 1 and len(party.parts[0].positions) <= party.size.envelopes:
-                last = party.parts[0].positions[-1]
-            else:
-                last = party.last_of_next(self._roles.all_in_hand(party.recipients))
-            # One commit makes it durable for all of them: nobody waits before the last one has asked.
-            are_reserved = True
-            for recipient in party.recipients:
-                role = self._roles[recipient.role.id]
-                if last > role.reserved_to:
-                    are_reserved = self._ledger.is_reserved(role, last, partial(self.go_on, party)) and are_reserved
-            if not are_reserved:
+            if not is_checked and not self._keeps_due(party):
                 return None
+            last = party.parts[-1].positions[-1]
+            for role in party.roles:
+                if last > role.reserved_to and not self._is_reserved(party):
+                    return None
             if before is not None:
                 return self._take(party, before.instances, before.slots, follows=True)
             instances: dict[RecipientProxy, ServedRole] = {}
@@ -352,11 +347,18 @@ class GroupDelivery:
             self._hand_over(call)
         return None
 
+    def _is_reserved(self, party: BundleParty) -> bool:
+        """Check whether it is durable that what goes next may be handed over; else that goes when it is."""
+        last = party.last_of_next(self._roles.all_in_hand(party.recipients))
+        # One commit makes it durable for all of them: nobody waits before the last one has asked.
+        are_reserved = [self._ledger.is_reserved(role, last, partial(self.go_on, party)) for role in party.roles]
+        return False not in are_reserved
+
     def _keeps_due(self, party: BundleParty) -> bool:
         """Keep waiting what all consumers of a party are to get; false where others go first, or nothing is left."""
         positions = party.parts[0].positions if len(party.parts) == 1 else positions_of(party.parts)
-        for recipient in party.recipients:
-            if not self._is_due(self._roles[recipient.role.id], positions, party.parts):
+        for role in party.roles:
+            if not self._is_due(role, positions, party.parts):
                 party.apart += self._outcomes.keep_due(party)
                 if party.apart:
                     party.turn = self._begin(party, self._bring_apart(party))
@@ -370,6 +372,7 @@ class GroupDelivery:
             first: dict[BundleParty, None] = {}
             while party.apart:
                 small, recipients = party.apart.pop(0)
+                party.note_change()
                 if not recipients:
                     continue
                 if self._log.is_corrected(small.envelope):
@@ -437,29 +440,28 @@ class GroupDelivery:
             slots: those of the instances that are taken; the call keeps what it needs of them, and takes more.
             follows: as of ``GroupCall``.
         """
-        is_vote, has_several = len(instances) > 1, len(party.parts) > 1 or len(party.parts[0].positions) > 1
         in_hand: set[str] | None = None
-        for recipient in party.recipients:
-            if self._roles[recipient.role.id].keys.is_wanted:
+        for role in party.roles:
+            if role.keys.is_wanted:
                 in_hand = self._roles.all_in_hand(party.recipients)
                 break
-        allowed = map(self._gathering.may_prepare, slots, slots.values())
-        most = min(allowed) if is_vote and has_several else MOST_ENVELOPES
+        most, is_vote = MOST_ENVELOPES, len(instances) > 1
+        has_several = is_vote and (len(party.parts) > 1 or len(party.parts[0].positions) > 1)
+        if has_several:
+            most = min(map(self._gathering.may_prepare, slots, slots.values()))
         parts = party.take(in_hand, most)
         if not parts:
             return None
-        if is_vote and (has_several or follows):
+        if has_several or (is_vote and follows):
             needed = self._gathering.take_for(slots, sum([len(part.positions) for part in parts]))
             for each, number in needed.items():
                 slots[each] -= min(slots[each], number)
             slots = needed
-        for recipient in party.recipients if in_hand is not None else ():
-            role = self._roles[recipient.role.id]
+        for role in party.roles if in_hand is not None else ():
             for part in parts if role.keys.is_wanted else ():
                 role.keys_in_hand.begin_all(part.positions, part.ordering_keys)
-        call = GroupCall(party, instances, slots, parts, self._loop.time(), follows=follows)
+        call = GroupCall(party, instances, slots, parts, self._clock.monotonic(), follows=follows)
         party.out.add(call)
-        self._out.add(call)
         return call
 
     def _hand_over(self, call: GroupCall, before: GroupCall | None = None) -> None:
@@ -473,16 +475,17 @@ class GroupDelivery:
         if before is None and (call.party.by_workers or (PagePart in map(type, call.parts) and are_traced(call.parts))):
             self._note(call, None)
             return
-        left, written = iter(call.instances), dict[tuple[bool, bool], Sequence[BundleEntry]]()
+        taken: Callable[..., None] = self._voted if is_vote else self._answered
+        left = iter(call.instances)
+        written: dict[tuple[bool, bool], Sequence[BundleEntry]] = {}
         try:
             for instance in left:
-                form = wants_notes, wants_headers = instance.abilities.notes, instance.abilities.headers
+                form = instance.abilities.notes, instance.abilities.headers
                 if form not in written:
-                    logins = self._log.known_logins if wants_notes else None
-                    written[form] = parts_on_wire(call.parts, logins, wants_headers=wants_headers)
+                    logins = self._log.known_logins if form[0] else None
+                    written[form] = parts_on_wire(call.parts, logins, wants_headers=form[1])
                 if before is None:
-                    taker = partial(self._voted if is_vote else self._answered, call, instance)
-                    instance.hand_over(call.ids, written[form], taker, stays_open=is_vote)
+                    instance.hand_over(call.ids, written[form], partial(taken, call, instance), stays_open=is_vote)
                 else:
                     taker = partial(self._gone_on, before, call, instance)
                     instance.go_on(before.ids, call.ids, written[form], taker)
@@ -560,24 +563,22 @@ class GroupDelivery:
             return
         for each, said in call.answers.items():
             if not each.went_well(call.ids, *said, stay_open=False):
-                self._note(call, self._read(call))
+                self._note(call, self._outcomes.read(call))
                 return
-        party = call.party
+        party, is_awaited = call.party, False
         self.envelopes += len(call.ids)
-        is_awaited = False
         for each, slots in call.slots.items():
-            role, login = self._roles[each.role.id], each.role.login
-            self._outcomes.results.settled_group(role, login, call.positions, call.ids, call.items)
-            for part in call.parts:
-                if type(part) is PagePart:
-                    self._outcomes.results.cure([small.envelope for small in part.envelopes], each)
+            role = self._roles[each.role.id]
+            self._outcomes.results.settled_group(role, each.role.login, call.positions, call.ids, call.items)
+            if PagePart in map(type, call.parts):
+                self._outcomes.results.cure([small.envelope for small in call.bundle()], each)
             if self._gathering.awaited:
                 self._gathering.note_idle(role)
             if each.owes:
                 self._outcomes.release({each: slots})
             elif self._slots.free(each, slots):
                 is_awaited = True
-        party.size.learn(len(call.ids), self._loop.time() - call.began, has_failed=False)
+        party.size.learn(len(call.ids), self._clock.monotonic() - call.began, has_failed=False)
         if len(call.instances) > 1:
             self._gathering.note_run(call.busy_seconds())
         self._end(call)
@@ -586,14 +587,6 @@ class GroupDelivery:
             self._loop.call_soon(self.go_on, party)
         elif party.parts:
             self.go_on(party)
-
-    def _read(self, call: GroupCall) -> Outcome:
-        """Read what became of each envelope, where not all are committed."""
-        bundle = call.bundle()
-        if len(call.instances) == 1:
-            return {each: each.results_of(bundle, *said) for each, said in call.answers.items()}
-        read = {each: each.results_of_commit(bundle, *said) for each, said in call.answers.items()}
-        return {each: failed_together(results) for each, results in read.items()}
 
     def _note(self, call: GroupCall, outcome: Outcome | None, *, is_vote: bool = False) -> None:
         """Have a task note what becomes of the envelopes of a call.
@@ -625,16 +618,19 @@ class GroupDelivery:
                 party.put_back(call.chosen(going_on))
                 await self._outcomes.note_failed(shares, outcome, call.counted)
         finally:
-            for recipient in recipients:
-                self._roles[recipient.role.id].keys_in_hand.end(call.positions)
-                self._gathering.note_idle(self._roles[recipient.role.id])
+            for role in [self._roles[recipient.role.id] for recipient in recipients]:
+                role.keys_in_hand.end(call.positions)
+                self._gathering.note_idle(role)
             if not call.apart:
                 self._end(call)
         if call.apart:
             try:
-                while call.apart and not self._is_finishing:
-                    small, going = call.apart.pop(0)
-                    await self._outcomes.bring_in_run(going, small)
+                while call.apart:
+                    (small, going), *call.apart = call.apart
+                    if self._is_finishing:
+                        self._outcomes.leave_all(going, [small])
+                    else:
+                        await self._outcomes.bring_in_run(going, small)
             finally:
                 self._end(call)
         # Whoever else waits for the slots, as a row that is due, is woken now and takes them first.
@@ -646,7 +642,7 @@ class GroupDelivery:
         committed = max([results.count(BundleStatus.COMMITTED) for results in outcome.values()])
         has_failed = any(RecipientFailed in set(map(type, results)) for results in outcome.values())
         self.envelopes += committed
-        call.party.size.learn(committed, self._loop.time() - call.began, has_failed=has_failed)
+        call.party.size.learn(committed, self._clock.monotonic() - call.began, has_failed=has_failed)
         if len(call.instances) > 1:
             self._gathering.note_run(call.busy_seconds())
 
@@ -658,43 +654,43 @@ class GroupDelivery:
             # The broker is ending: the next one reads again what is not settled.
             work.close()
             return None
-        for recipient in party.recipients:
-            self._roles[recipient.role.id].bring_by(task)
+        for role in party.roles:
+            role.bring_by(task)
         return task
 
     def _end(self, call: GroupCall) -> None:
+        party = call.party
         call.is_over = True
-        call.party.out.discard(call)
-        if call.party.change is not None:
-            call.party.note_change()
-        if call.party.is_closing:
-            self._forget_if_over(call.party)
-        self._out.discard(call)
-        if not self._out and self._all_back is not None:
-            self._all_back.set()
+        party.out.discard(call)
+        if party.change is not None:
+            party.note_change()
+        if party.is_closing:
+            self._forget_if_over(party)
 
     async def finish(self, seconds: float) -> None:
         """Hand nothing more over, and wait for what is out; what takes longer is broken off."""
         self._is_finishing = True
-        tasks: list[asyncio.Task[None]] = []
-        for party in self.all_parties():
+        parties = self.all_parties() | self._left
+        tasks = [party.turn for party in parties if party.turn is not None]
+        for party in parties:
             self._outcomes.leave_parts(party.recipients, party.take_all())
-            if party.turn is not None:
-                party.turn.cancel()
-                tasks.append(party.turn)
-        if self._out:
-            self._all_back = asyncio.Event()
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._all_back.wait()
-            except TimeoutError:
-                for call in list(self._out):
-                    if call.task is None:
-                        self._end(call)
-                        for instance in call.instances:
-                            instance.stop_all(call.bundle())
-                    else:
-                        call.task.cancel()
-                        tasks.append(call.task)
+            for small, recipients in party.apart:
+                self._outcomes.leave_all(recipients, [small])
+            party.apart = []
+        for turn in tasks:
+            turn.cancel()
+        try:
+            async with asyncio.timeout(seconds):
+                for party in parties:
+                    await party.all_back()
+        except TimeoutError:
+            for call in [call for party in parties for call in party.out]:
+                if call.task is None:
+                    self._end(call)
+                    for instance in call.instances:
+                        instance.stop_all(call.bundle())
+                else:
+                    call.task.cancel()
+                    tasks.append(call.task)
         if tasks:
             await asyncio.wait(tasks)

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from xbus.broker.back.dispatch.eligibility import Eligibility
-from xbus.broker.back.dispatch.group_calls import Outcome, Shares
-from xbus.broker.back.dispatch.parties import Apart, BundleParty
+from xbus.broker.back.dispatch.group_calls import Outcome, Shares, failed_together
+from xbus.broker.back.dispatch.parties import Apart, BundleParty, GroupCall
 from xbus.broker.back.dispatch.run_launcher import RunLauncher
 from xbus.broker.back.log import LogReader, Part, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults, Serving, transitions
@@ -70,8 +70,13 @@ class GroupOutcomes:
         """Bring envelopes no longer; what is not settled of them is read again when the role is served anew."""
         self._roles[recipient.role.id].in_flight.end_all([small.envelope.position for small in bundle])
 
-    def leave_parts(self, recipients: Sequence[ServedRole], parts: Sequence[Part]) -> None:
+    def leave_all(self, recipients: Sequence[ServedRole], bundle: Collection[SmallEnvelope]) -> None:
         """The same for several recipients."""
+        for recipient in recipients:
+            self.leave(recipient, bundle)
+
+    def leave_parts(self, recipients: Sequence[ServedRole], parts: Sequence[Part]) -> None:
+        """The same for parts."""
         for recipient in recipients:
             for part in parts:
                 self._roles[recipient.role.id].in_flight.end_all(part.positions)
@@ -131,8 +136,7 @@ class GroupOutcomes:
             for recipient in recipients:
                 self.set_aside(recipient, [small])
             return
-        for recipient in recipients:
-            self.leave(recipient, [small])
+        self.leave_all(recipients, [small])
         present = await self._launcher.gather(
             small.envelope, recipients, lambda each: self._eligibility.in_turn(each, small.envelope)
         )
@@ -143,6 +147,14 @@ class GroupOutcomes:
                 self.set_aside(recipient, [small])
 
     # -- outcomes --------------------------------------------------------------------------------------------------
+
+    def read(self, call: GroupCall) -> Outcome:
+        """Read the last answers about the envelopes of a call, where not all are committed."""
+        bundle = call.bundle()
+        if len(call.instances) == 1:
+            return {each: each.results_of(bundle, *said) for each, said in call.answers.items()}
+        read = {each: each.results_of_commit(bundle, *said) for each, said in call.answers.items()}
+        return {each: failed_together(results) for each, results in read.items()}
 
     def note_committed(self, shares: Shares, outcome: Outcome) -> None:
         """Note the envelopes of a bundle that were committed."""

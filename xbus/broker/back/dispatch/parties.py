@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import TypeAlias
 
 from xbus import tracing
 from xbus.broker.back.log import PagePart, Part, SmallEnvelope
+from xbus.broker.back.progress import ConsumerRole
 from xbus.broker.back.recipients import RecipientFailed, RecipientProxy, ServedRole
 from xbus.errors import CallError
-from xbus.graph import Graph
 from xbus.rpc.codec import Value
 
 MAX_WAITING_BYTES = 1024 * 1024
@@ -58,9 +59,11 @@ class BundleParty:
 
     Args:
         recipients: those.
+        roles: theirs.
 
     Attributes:
         recipients: those that are still in it.
+        roles: theirs, in the same order.
         parts: the envelopes that wait, in the order of their last positions.
         apart: envelopes that the turn brings before those that wait, as not all get them, or not as they were sent.
         size: how many of them go together.
@@ -71,8 +74,9 @@ class BundleParty:
         change: set when anything was taken or ends; None while nobody waits for that.
     """
 
-    def __init__(self, recipients: Sequence[ServedRole]) -> None:
+    def __init__(self, recipients: Sequence[ServedRole], roles: Sequence[ConsumerRole]) -> None:
         self.recipients = list(recipients)
+        self.roles = list(roles)
         self.parts: list[Part] = []
         self.apart: list[Apart] = []
         self.size = BundleSize()
@@ -85,8 +89,6 @@ class BundleParty:
     @property
     def takers(self) -> int:
         """Count the calls that may be out at once: each takes an instance of each consumer."""
-        if len(self.recipients) == 1:
-            return len(self.recipients[0].instances)
         return min([len(recipient.instances) for recipient in self.recipients], default=0)
 
     @property
@@ -121,6 +123,7 @@ class BundleParty:
         Returns:
             The envelopes that were to be brought to it without those that wait.
         """
+        del self.roles[self.recipients.index(recipient)]
         self.recipients.remove(recipient)
         self.is_closing = True
         found: list[SmallEnvelope] = []
@@ -135,13 +138,13 @@ class BundleParty:
 
     @property
     def waiting_bytes(self) -> int:
-        """The bytes of the items that wait."""
-        return sum([part.size for part in self.parts])
+        """The bytes of the items that wait, those of envelopes that are brought apart among them."""
+        return sum([part.size for part in self.parts]) + sum([small.size for small, _ in self.apart])
 
     @property
     def waiting(self) -> int:
-        """The number of envelopes that wait."""
-        return sum([len(part.positions) for part in self.parts])
+        """The number of envelopes that wait, those that are brought apart among them."""
+        return sum([len(part.positions) for part in self.parts]) + len(self.apart)
 
     @property
     def has_room(self) -> bool:
@@ -269,6 +272,11 @@ class BundleParty:
         while self.parts:
             await self._changed()
 
+    async def all_back(self) -> None:
+        """Wait until no call is out."""
+        while self.out:
+            await self._changed()
+
     async def settled(self) -> None:
         """Wait until nothing waits, and it is known what has become of all that was under way.
 
@@ -301,23 +309,12 @@ class GroupCall:
         task: what notes the outcome, or finds it, where that takes long.
     """
 
-    __slots__ = (
-        "answers",
-        "apart",
-        "began",
-        "busy_before",
-        "counted",
-        "follows",
-        "ids",
-        "instances",
-        "is_over",
-        "items",
-        "parts",
-        "party",
-        "positions",
-        "slots",
-        "task",
-    )
+    # Most calls never set these.
+    busy_before: Mapping[RecipientProxy, float] = MappingProxyType({})
+    counted: Sequence[RecipientFailed] = ()
+    apart: Sequence[Apart] = ()
+    is_over = False
+    task: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -335,18 +332,16 @@ class GroupCall:
         self.parts = parts
         self.began = began
         self.follows = follows
-        self.counted: Sequence[RecipientFailed] = ()
         self.answers: dict[RecipientProxy, tuple[Value, CallError | None]] = {}
-        self.apart: list[Apart] = []
-        self.busy_before = {each: each.busy_seconds for each in instances} if len(instances) > 1 else {}
-        self.is_over = False
-        self.task: asyncio.Task[None] | None = None
-        self.positions = parts[0].positions if len(parts) == 1 else positions_of(parts)
-        self.ids: list[bytes] = []
-        self.items = 0
-        for part in parts:
-            self.ids += part.ids
-            self.items += part.items
+        if len(instances) > 1:
+            self.busy_before = {each: each.busy_seconds for each in instances}
+        if len(parts) == 1:
+            (part,) = parts
+            self.positions, self.ids, self.items = part.positions, part.ids, part.items
+        else:
+            self.positions = positions_of(parts)
+            self.ids = [each for part in parts for each in part.ids]
+            self.items = sum([part.items for part in parts])
 
     @property
     def logins(self) -> str:
@@ -355,8 +350,7 @@ class GroupCall:
 
     def begin_votes(self) -> None:
         """Note that the call before has ended: the work until then counts as its own."""
-        for each in self.busy_before:
-            self.busy_before[each] = each.busy_seconds
+        self.busy_before = {each: each.busy_seconds for each in self.busy_before}
 
     def busy_seconds(self) -> dict[RecipientProxy, float]:
         """Compute for how many seconds each instance has had calls to answer since this began."""
@@ -373,19 +367,6 @@ class GroupCall:
     def bundle(self) -> list[SmallEnvelope]:
         """Give the envelopes as objects."""
         return [small for part in self.parts for small in part.smalls()]
-
-
-class PartyWay(NamedTuple):
-    """The way of the envelopes of a lane that take a graph.
-
-    Args:
-        graph: as it was then.
-        parties: the consumers that it leads to, each with those that decide together with it; None where some need a
-            run.
-    """
-
-    graph: Graph
-    parties: Sequence[BundleParty] | None
 
 
 def are_traced(parts: Sequence[Part]) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch, join_small
@@ -308,25 +308,28 @@ def parts_on_wire(
         if isinstance(part, PagePart):
             found += bundle_on_wire(part.envelopes, logins, wants_headers=wants_headers)
             continue
-        group, at = part.sealed.group, part.sealed.group.at.timestamp()
-        types, items, data, heads, tags = group.types, group.items, group.data, group.heads, group.tags
+        group = part.sealed.group
+        at = group.at.timestamp()
+        whole: Sequence[Sequence[Any]] = (
+            *(group.envelope_ids, group.event_ids, group.types, group.items),
+            *(group.data, group.heads, group.tags, group.emitter_ids),
+        )
+        columns: Sequence[Iterable[Any]] = whole
+        if len(part.positions) < len(part.sealed.hashes):
+            columns = [map(values.__getitem__, part.places) for values in whole]
         # No function of Python is called for most of them.
-        for place, position in zip(part.places, part.positions, strict=True):
-            one, two, head = group.envelope_ids[place].hex(), group.event_ids[place].hex(), heads[place]
+        for one, two, kind, items, data, head, tags, emitter_id, position in zip(*columns, part.positions, strict=True):
+            one, two = one.hex(), two.hex()
             envelope_id = f"{one[:8]}-{one[8:12]}-{one[12:16]}-{one[16:20]}-{one[20:]}"
             event_id = f"{two[:8]}-{two[8:12]}-{two[12:16]}-{two[16:20]}-{two[20:]}"
-            batches: WireBatches = [(0, items[place], data[place], None)] if items[place] else []
-            told: HeadersMap = {}
-            if wants_headers and tags[place] is not NO_TAGS:
-                told = headers_map(tags[place], head.headers)
-            elif wants_headers and head.headers is not None:
-                told = {"envelope_headers": head.headers}
-            name = types[place].name
-            event: WireEvent = (event_id, name, batches, told) if told else (event_id, name, batches)
+            event: Any = (event_id, kind.name, [(0, items, data, None)] if items else [])
+            if wants_headers and (head.headers is not None or tags is not NO_TAGS):
+                plain = {"envelope_headers": head.headers}
+                event = (*event, plain if tags is NO_TAGS else headers_map(tags, head.headers))
             if logins is None:
                 found.append((envelope_id, [event]))
             else:
-                note = (logins.get(group.emitter_ids[place]), head.key, head.ordering_key, position, at, 1)
+                note = (logins[emitter_id], head.key, head.ordering_key, position, at, 1)
                 found.append((envelope_id, [event], note))
     return found
 

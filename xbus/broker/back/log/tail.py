@@ -42,6 +42,10 @@ MOST_FRESH = 1_024
 through."""
 
 
+MOST_MOMENTS = 16
+"""So many moments are kept apart while envelopes are fresh. More are more exact, and cost each commit more."""
+
+
 class LogTail:
     """The envelopes that were sealed last, without gaps; a group of them is kept, and goes, as a whole.
 
@@ -88,14 +92,18 @@ class LogTail:
             if isinstance(each, SealedGroup):
                 group = each.group
                 self._events.update(zip(group.event_ids, positions, strict=True))
-                self._bytes += GROUPED_BYTES * len(each.hashes) + group.size
-            else:
-                self._events.update(dict.fromkeys(_event_ids(each), each.first))
-                self._bytes += _memory(each)
-                if each.content is None:
-                    self._readable_from = each.last + 1
-            self._moments.append((each.last, now))
-        self._fresh_from(now)
+                self._bytes += GROUPED_BYTES * len(positions) + group.size
+                continue
+            self._events.update(dict.fromkeys(_event_ids(each), each.first))
+            self._bytes += _memory(each)
+            if each.content is None:
+                self._readable_from = each.last + 1
+        # Those of almost the same moment count as of the first of them.
+        if self._moments and now - self._moments[-1][1] < self._fresh_seconds / MOST_MOMENTS:
+            self._moments[-1] = (self._last, self._moments[-1][1])
+        else:
+            self._moments.append((self._last, now))
+            self._fresh_from(now)
         while self._bytes > self._max_bytes:
             self._drop_first()
 
@@ -271,7 +279,7 @@ def _segments(event: PutEvent) -> Sequence[Segment]:
 
 def _memory(sealed: Sealed) -> int:
     if isinstance(sealed, SealedGroup):
-        return GROUPED_BYTES * len(sealed.group) + sealed.group.size
+        return GROUPED_BYTES * len(sealed.hashes) + sealed.group.size
     return ENVELOPE_BYTES + (0 if sealed.content is None else sealed.content.size + sealed.content.header_bytes)
 
 

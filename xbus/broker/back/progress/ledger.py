@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
@@ -30,44 +30,48 @@ LAZY_SECONDS = 1.0
 """Seconds after which a write that is in no hurry goes."""
 
 
-@dataclass(slots=True)
 class _Page:
     """A page that is being written: the next one is made when its outcome is known.
+
+    It is the ``WriteAnswer`` of each of its parts, and hands each answer on.
 
     Args:
         parts: what is left of it to write, each part in a transaction of its own: usually it is one.
         noted: how much was noted up to its end.
+        taker: gets each answer: None, or the error.
+
+    Attributes:
         over: done when all of it is written; None while nobody waits for it.
+        is_answered: whether the answer to the last try has come; a later one of the same try says nothing.
     """
 
-    parts: list[ProgressUpdate]
-    noted: int
-    over: "asyncio.Future[None] | None" = None
+    __slots__ = ("_taker", "is_answered", "noted", "over", "parts")
 
-
-class _PartAnswer:
-    """Takes the answer to a try to write the first part of a page; a ``WriteAnswer``."""
-
-    __slots__ = ("_is_done", "_page", "_taker")
-
-    def __init__(self, page: _Page, taker: Callable[[_Page, BaseException | None], None]) -> None:
-        self._page = page
+    def __init__(
+        self,
+        parts: list[ProgressUpdate],
+        noted: int,
+        taker: "Callable[[_Page, BaseException | None], None]",
+    ) -> None:
+        self.parts = parts
+        self.noted = noted
         self._taker = taker
-        self._is_done = False
+        self.over: asyncio.Future[None] | None = None
+        self.is_answered = False
 
     def done(self) -> bool:
-        """Check whether the answer has come; a later one of the same try says nothing."""
-        return self._is_done
+        """Check whether the answer to the last try has come."""
+        return self.is_answered
 
     def set_result(self, answer: None, /) -> None:
-        """Take it that the part is written."""
-        self._is_done = True
-        self._taker(self._page, answer)
+        """Take it that the first part is written."""
+        self.is_answered = True
+        self._taker(self, answer)
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Take it that the part is not written."""
-        self._is_done = True
-        self._taker(self._page, error)
+        """Take it that the first part is not written."""
+        self.is_answered = True
+        self._taker(self, error)
 
 
 class DeliveryLedger:
@@ -148,8 +152,9 @@ class DeliveryLedger:
             return
         cursor = self._roles[role_id].cursor
         assert cursor is not None, "what is delivered to a role is owed to it by its cursor"
-        if positions[-1] - positions[0] == len(positions) - 1:
-            cursor.settle_range(positions[0], positions[-1])
+        first, last = positions[0], positions[-1]
+        if last - first < len(positions):
+            cursor.settle_range(first, last)
         else:
             for first, last in _ranges(positions):
                 cursor.settle_range(first, last)
@@ -177,7 +182,8 @@ class DeliveryLedger:
         if role.seen < first - 1:
             self._pass(role.id, first - 1)
         if last - first < len(positions):
-            role.seen = max(role.seen, last)
+            if last > role.seen:
+                role.seen = last
             return
         for position in positions:
             self.owe(role.id, position)
@@ -202,7 +208,7 @@ class DeliveryLedger:
         if self._is_kept and not self._is_due and self._page is None:
             # What else this turn of the loop notes is written with it.
             self._is_due = True
-            asyncio.get_running_loop().call_soon(self._write_due)
+            self._journal.turn.at_end(self._write_due)
 
     def _write_due(self) -> None:
         self._is_due = False
@@ -352,38 +358,41 @@ class DeliveryLedger:
     def _begin_page(self) -> _Page:
         cursors: list[Cursor] = []
         for role_id in self._dirty:
-            cursor = self._roles[role_id].cursor
-            cursors += () if cursor is None else (cursor.copied(),)
-        noted = (self._moves, self._failures, self._decided, self._repeated)
-        progress = ProgressUpdate(self._clock.now(), cursors, *noted)
-        self._dirty, self._moves, self._failures, self._decided, self._repeated = set(), [], [], [], []
-        self._page = page = _Page([progress], self._noted)
+            if (cursor := self._roles[role_id].cursor) is not None:
+                cursors.append(cursor.copied())
+        self._dirty = set()
+        if self._moves or self._failures or self._decided or self._repeated:
+            noted = (self._moves, self._failures, self._decided, self._repeated)
+            progress = ProgressUpdate(self._clock.now(), cursors, *noted)
+            self._moves, self._failures, self._decided, self._repeated = [], [], [], []
+        else:
+            progress = ProgressUpdate(self._clock.now(), cursors)
+        self._page = page = _Page([progress], self._noted, self._take_outcome)
         self._submit(page)
         return page
 
     def _submit(self, page: _Page) -> None:
+        page.is_answered = False
         part = page.parts[0]
         # Somebody waits for it, or would read its rows; cursors alone wait for a commit that comes.
-        has_rows = bool(part.deliveries or part.failures or part.decided)
-        is_urgent = has_rows or self._awaited > self._written
-        self._journal.submit(part, _PartAnswer(page, self._take_outcome), promises=is_urgent)
+        is_urgent = self._awaited > self._written or bool(part.deliveries or part.failures or part.decided)
+        self._journal.submit(part, page, promises=is_urgent)
 
     def _take_outcome(self, page: _Page, error: BaseException | None) -> None:
-        match error:
-            case None:
-                page.parts = page.parts[1:]
-            case JournalUnavailable():
-                log.warning("progress not written: %s", error, extra={"action": "progress_unwritten"})
-                asyncio.get_running_loop().call_later(self._retry_seconds, self._submit, page)
-                return
-            case JournalError():
-                page.parts = [*_singly(page.parts[0], error), *page.parts[1:]]
-            case _:
-                # The journal's writer died of it, which ends the broker.
-                for future in (page.over, self._broken):
-                    if future is not None and not future.done():
-                        future.set_exception(error)
-                return
+        if error is None:
+            del page.parts[0]
+        elif isinstance(error, JournalUnavailable):
+            log.warning("progress not written: %s", error, extra={"action": "progress_unwritten"})
+            asyncio.get_running_loop().call_later(self._retry_seconds, self._submit, page)
+            return
+        elif isinstance(error, JournalError):
+            page.parts[:1] = _singly(page.parts[0], error)
+        else:
+            # The journal's writer died of it, which ends the broker.
+            for future in (page.over, self._broken):
+                if future is not None and not future.done():
+                    future.set_exception(error)
+            return
         if page.parts:
             self._submit(page)
             return

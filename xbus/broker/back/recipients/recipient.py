@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
+from typing import Any
 from uuid import UUID
 
 from xbus import tracing
@@ -130,7 +132,7 @@ class EnvelopeCalls:
         """Make a call about untraced envelopes.
 
         Args:
-            ids: theirs, of 16 bytes.
+            ids: of those that are open there, of 16 bytes.
             verb: the call, as operators see it.
             name: the same as the recipient knows it.
             seconds: its time-out.
@@ -139,7 +141,12 @@ class EnvelopeCalls:
             brings: the ids of those that the call brings, with all that is to be told of them.
         """
         renewed = self._begin_call(ids, verb, brings=brings)
-        self._client.ask(name, arguments, partial(self._end_call, taker), seconds, renewed)
+        try:
+            self._client.ask(name, arguments, partial(self._end_call, taker), seconds, renewed)
+        except BaseException:
+            # It can't be encoded: nobody will answer it.
+            self._end_call(None)
+            raise
 
     def ended_all(self, ids: Iterable[bytes]) -> None:
         """Note that the recipient has envelopes open no more."""
@@ -175,7 +182,11 @@ class EnvelopeCalls:
         """
         renewed = self._begin_call(ids, verb, brings=ids if begins else ())
         spans = tracing.begin_calls(verb, ids, self._login)
-        call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
+        try:
+            call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
+        except BaseException:
+            self._end_call(None)
+            raise
         call.add_done_callback(partial(self._end_call, None))
         for span in spans:
             call.add_done_callback(span.ended_by)
@@ -408,11 +419,10 @@ class RecipientProxy:
             taker: gets the answer; then one of ``went_well`` and ``results_of`` is to be called.
             stays_open: whether they stay open until a decision.
         """
+        name, seconds = "xbus.take_envelopes", self._timeouts.end_envelope
         if stays_open:
-            call = ("take_event", "xbus.prepare_envelopes", self._timeouts.end_event)
-        else:
-            call = ("take_event", "xbus.take_envelopes", self._timeouts.end_envelope)
-        self._calls.ask_about(ids, *call, (entries,), taker, brings=ids)
+            name, seconds = "xbus.prepare_envelopes", self._timeouts.end_event
+        self._calls.ask_about((), "take_event", name, seconds, (entries,), taker, brings=ids)
 
     def commit(self, ids: Sequence[bytes], taker: AnswerTaker) -> None:
         """Have envelopes committed that are open, as ``commit_envelopes`` does.
@@ -442,15 +452,15 @@ class RecipientProxy:
         Args:
             stay_open: whether they are open then; else none is.
         """
-        if error is not None or type(answer) is not list or len(answer) != len(ids):
+        said: Any = answer
+        if error is not None or said != [_DONE] * len(ids):
             return False
-        for each in answer:
-            # 1 equals True, and is none.
-            if type(each) is not list or len(each) != 1 or each[0] is not True:
-                return False
+        # 1 equals True, and is none.
+        if {*map(type, chain.from_iterable(said))} != {bool}:
+            return False
         if not stay_open:
-            for envelope_id in ids:
-                self._calls.open.pop(envelope_id, None)
+            for each in ids:
+                self._calls.open.pop(each, None)
         return True
 
     def votes_of(self, bundle: Sequence[SmallEnvelope], answer: Value, error: CallError | None) -> list[BundleResult]:
@@ -655,6 +665,9 @@ class RecipientProxy:
         if headers:
             return (note, headers)
         return () if note is None else (note,)
+
+
+_DONE = [True]
 
 
 def _is_not_committed(result: BundleResult) -> bool:

@@ -137,7 +137,7 @@ class Slots(Generic[Member]):
     async def idle(self, member: Member) -> None:
         """Wait until a recipient has no work any more, or is gone."""
         while member in self._places and self._places[member].taken:
-            await self._changed()
+            await self.changed()
 
     def is_present(self, want: Want) -> bool:
         """Check whether a recipient is registered that could serve a want, free or not."""
@@ -157,9 +157,10 @@ class Slots(Generic[Member]):
     async def any_free(self, members: Sequence[Hashable]) -> None:
         """Wait until one of some recipients or groups has a free slot, or one of them is gone or paused."""
         while all(self._those(member) and not self.is_free(member) for member in members):
-            await self._changed()
+            await self.changed()
 
-    async def _changed(self) -> None:
+    async def changed(self) -> None:
+        """Wait until anything changes: a slot is taken or free, or somebody comes, goes, or is paused."""
         if self._change is None:
             self._change = asyncio.Event()
         await self._change.wait()

@@ -62,18 +62,14 @@ class Cursor:
 
     def settle_range(self, first: int, last: int) -> None:
         """Note that the role needs nothing more from ``first`` to ``last``."""
-        offset = max(first - self.position - 1, 0)
-        length = last - self.position - offset
-        if length <= 0:
-            return
-        if offset == 0:
+        if first > self.position + 1:
+            self.above |= (1 << max(0, last - first + 1)) - 1 << first - self.position - 1
+        elif last > self.position:
             # However long it is, no bits are needed for it.
-            self.above >>= length
+            self.above >>= last - self.position
             self.position = last
             if self.above:
                 self._advance()
-        else:
-            self.above |= (1 << length) - 1 << offset
 
     def begin_at(self, position: int, handed_to: int) -> None:
         """Owe nothing below ``position``, which lies above all that was settled: the role was attached again.

@@ -269,6 +269,41 @@ async def test_what_only_one_gets_is_not_left_to_a_program_that_was_lost(
         await broker.until(lambda: {*"Bc"} <= {*letters(broker, "store_2")})
 
 
+async def test_an_orderly_end_leaves_what_was_to_be_brought_apart(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two corrected envelopes are to go in runs, and the first of them waits: nothing is left in doubt."""
+    async with running(journal, retry=RETRIES) as broker:
+        client, _ = await both(broker)
+        let_runs_wait(broker, monkeypatch)
+        out = hold(client, "xbus.prepare_envelopes")
+        await put_all(broker, "abc")
+        await settle()
+        await correct(broker, 3, b"B")
+        await correct(broker, 4, b"C")
+        broker.ring()
+        await broker.until(lambda: broker.back._assembly._log.has_corrections)
+        client.answers.clear()
+        out.set_result([DONE])
+        await broker.until(lambda: any(party.apart for party in groups_of(broker).all_parties()))
+        roles = [broker.back._assembly._roles[broker.scribe.role_id(store)] for store in STORES]
+    assert [role.in_flight.positions for role in roles] == [set(), set()]
+    assert [role.cursor and (role.cursor.position, role.cursor.handed_to) for role in roles] == [(2, 2)] * 2
+
+
+async def test_the_clock_that_is_handed_in_says_how_long_a_call_takes(journal: Journal) -> None:
+    async with running(journal) as broker:
+        client = await broker.register("store_1", BUNDLES)
+        await known(broker)
+        out = hold(client)
+        await put_all(broker, "a")
+        broker.clock.go_on(10)
+        client.answers.clear()
+        out.set_result([DONE])
+        await broker.until(lambda: settled(broker, "store_1") == 2)
+        assert only_party(broker).size.envelopes == 1
+
+
 # -- repeats, groups of several graphs, workers ----------------------------------------------------------------------
 
 

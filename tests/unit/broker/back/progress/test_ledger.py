@@ -19,6 +19,7 @@ from xbus.broker.journal.writes.cursor import Cursor
 from xbus.broker.journal.writes.write import WriteAnswer
 from xbus.clock import SystemClock
 from xbus.errors import JournalError, JournalUnavailable
+from xbus.loop_turn import LoopTurn
 from xbus.states import DeliveryState
 
 STORE, AUDIT = 1, 2
@@ -30,6 +31,7 @@ class HeldJournal:
     """Takes writes, and answers each when it is told to."""
 
     def __init__(self) -> None:
+        self.turn = LoopTurn()
         self.taken: list[ProgressUpdate] = []
         self.answers: list[WriteAnswer[None]] = []
         self.kept: list[ProgressUpdate] = []

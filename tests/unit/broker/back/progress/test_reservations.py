@@ -15,6 +15,7 @@ from xbus.broker.journal.writes import ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.broker.journal.writes.write import WriteAnswer
 from xbus.clock import SystemClock
+from xbus.loop_turn import LoopTurn
 
 STORE, AUDIT = 1, 2
 
@@ -23,6 +24,7 @@ class HeldJournal:
     """Makes durable what it is told to."""
 
     def __init__(self) -> None:
+        self.turn = LoopTurn()
         self.handed_to = {STORE: 0, AUDIT: 0}
         self.waiting: list[tuple[ProgressUpdate, WriteAnswer[None]]] = []
 

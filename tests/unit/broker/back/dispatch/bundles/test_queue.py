@@ -16,12 +16,14 @@ from xbus.broker.back.dispatch.parties import (
     FIRST_ENVELOPES,
     MAX_WAITING_BYTES,
     MOST_ENVELOPES,
+    MOST_WAITING,
     BundleParty,
     BundleSize,
     GroupCall,
     positions_of,
 )
 from xbus.broker.back.log import PagePart, Part, SmallEnvelope
+from xbus.broker.back.progress import ConsumerRole
 from xbus.broker.back.recipients import ServedRole
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.envelope import EnvelopeHead
@@ -33,7 +35,7 @@ def small(position: int, size: int = 10, key: str | None = None) -> SmallEnvelop
 
 
 def filled(*positions: int, size: int = 10) -> BundleParty:
-    party = BundleParty([])
+    party = BundleParty([], [])
     party.parts += [PagePart.of([small(position, size)]) for position in positions]
     return party
 
@@ -112,7 +114,7 @@ def test_what_waits_is_taken_in_order_a_bundle_at_a_time() -> None:
 
 
 def test_one_part_is_cut_where_it_is_larger_than_a_bundle() -> None:
-    party = BundleParty([])
+    party = BundleParty([], [])
     party.parts.append(PagePart.of([small(position) for position in range(1, 12)]))
     assert positions(party.take()) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert positions(party.take()) == [9, 10, 11]
@@ -132,13 +134,13 @@ async def test_nobody_adds_to_a_full_party_before_some_was_taken(envelopes: int,
 
 
 async def test_there_is_room_in_an_empty_one() -> None:
-    await BundleParty([]).room()
+    await BundleParty([], []).room()
 
 
 @given(st.data())
 def test_nothing_is_lost_or_turned_round(data: st.DataObject) -> None:
     """Whatever is added, taken and put back: what was begun is in order, each once, and the bytes add up."""
-    party, added, begun = BundleParty([]), 0, list[int]()
+    party, added, begun = BundleParty([], []), 0, list[int]()
     for _ in range(data.draw(st.integers(0, 40))):
         if data.draw(st.booleans()):
             last = added + data.draw(st.integers(1, 3))
@@ -156,7 +158,7 @@ def test_nothing_is_lost_or_turned_round(data: st.DataObject) -> None:
 
 
 def test_a_bundle_ends_before_the_second_one_of_a_key() -> None:
-    party = BundleParty([])
+    party = BundleParty([], [])
     envelopes = [small(position, key=key) for position, key in enumerate(["k", None, "l", "m", "k", None], start=1)]
     party.parts.append(PagePart.of(envelopes))
     assert positions(party.take(keys_in_hand=())) == [1, 2, 3, 4]
@@ -164,7 +166,7 @@ def test_a_bundle_ends_before_the_second_one_of_a_key() -> None:
 
 
 def test_envelopes_of_a_key_in_hand_stay_and_others_overtake_them() -> None:
-    party = BundleParty([])
+    party = BundleParty([], [])
     party.parts.append(PagePart.of([small(position, key=key) for position, key in enumerate("klkm", start=1)]))
     assert positions(party.take(keys_in_hand={"k"})) == [2, 4]
     assert positions(party.take(keys_in_hand=())) == [1]
@@ -192,10 +194,19 @@ def test_the_positions_of_parts_are_theirs_and_grow(steps: list[list[int]], rand
 
 def test_who_leaves_gets_nothing_of_what_is_brought_apart() -> None:
     one, other = [cast("ServedRole", object()) for _ in range(2)]
-    party = BundleParty([one, other])
+    party = BundleParty([one, other], [cast("ConsumerRole", object()) for _ in range(2)])
     party.apart = [(small(2), [one, other]), (small(3), [other])]
     call = GroupCall(party, {}, {}, [PagePart.of([small(1)])], 0.0)
     call.apart = [(small(1), [other, one])]
     party.out.add(call)
     assert sorted(each.position for each in party.leave(one)) == [1, 2]
     assert [recipients for _, recipients in (*party.apart, *call.apart)] == [[other]] * 3
+
+
+@pytest.mark.parametrize(("number", "size"), [(MOST_WAITING, 1), (2, MAX_WAITING_BYTES)], ids=["many", "large"])
+def test_what_is_brought_apart_takes_room(number: int, size: int) -> None:
+    party = BundleParty([], [])
+    party.apart = [(small(position, size), []) for position in range(1, number)]
+    assert party.has_room
+    party.apart.append((small(number, size), []))
+    assert not party.has_room

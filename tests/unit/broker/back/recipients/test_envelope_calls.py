@@ -1,0 +1,37 @@
+"""The calls about envelopes to one recipient, and for how long it has had any to answer."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from tests.support.clock import StandingClock
+from xbus.broker.back.recipients.recipient import EnvelopeCalls
+from xbus.errors import ProtocolError
+from xbus.rpc.exchange import Callee
+
+ENVELOPE = bytes(16)
+
+
+class Unencodable:
+    """Refuses each call, as its arguments can't be encoded."""
+
+    def ask(self, *args: Any) -> None:
+        raise ProtocolError("it can't be encoded")
+
+    def call(self, *args: Any, **options: Any) -> "asyncio.Future[Any]":
+        raise ProtocolError("it can't be encoded")
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_call_that_was_never_made_keeps_nobody_busy(waits: bool) -> None:
+    clock = StandingClock()
+    calls = EnvelopeCalls(cast(Callee, Unencodable()), "store", None, clock.monotonic)
+    about = ([ENVELOPE], "take_event", "xbus.take_envelopes", 1.0)
+    with pytest.raises(ProtocolError):
+        if waits:
+            calls.call_about(*about, object())
+        else:
+            calls.ask_about(*about, (object(),), lambda answer, error: None)
+    clock.go_on(10)
+    assert calls.busy_seconds == 0
