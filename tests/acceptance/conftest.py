@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.bus import add_bus
 from tests.support.daemon import Daemon, Options
+from tests.support.filled import new_sqlite
 from tests.support.processes import run
-from xbus.broker.journal.database import schema
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -34,8 +34,7 @@ def shared_broker(folder: Path, env: Mapping[str, str] | None = None) -> Iterato
         folder: for its files.
         env: what its environment has beyond that of the tests.
     """
-    url = f"sqlite:///{folder / 'xbus.db'}"
-    schema.upgrade(url)
+    url = new_sqlite(folder / "xbus.db")
     add_bus(url, {"test_event": {"c": []}, "forbidden_event": {"c": []}})
     daemon = Daemon(folder / "daemon", url, LIMITS).start(env=env)
     try:

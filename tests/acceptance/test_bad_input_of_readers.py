@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from tests.acceptance.test_bots import BUS, add_bots, bot
 from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
+from tests.support.filled import new_sqlite
 from tests.support.operating import run_command
 from xbus import model
-from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading
 from xbus.clock import SystemClock
 from xbus.emitter import AsyncEmitter
@@ -53,8 +53,7 @@ UNCHANGED = (
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     folder = tmp_path_factory.mktemp("nonsense")
-    url = f"sqlite:///{folder / 'xbus.db'}"
-    schema.upgrade(url)
+    url = new_sqlite(folder / "xbus.db")
     add_bots(url, READER + BOTS)
     daemon = Daemon(folder / "daemon", url)
     daemon.start()

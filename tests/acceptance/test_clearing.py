@@ -16,13 +16,13 @@ from fastapi.testclient import TestClient
 from tests.support.bus import PASSWORD, Nodes, add_bus
 from tests.support.daemon import Daemon, write_config
 from tests.support.documentation import CHECKOUT
+from tests.support.filled import new_sqlite
 from tests.support.old_clients import close, connect
 from tests.support.processes import Process, module
 from tests.support.waiting import DEADLINE_SECONDS, eventually, wait_until
 from xbus import model
 from xbus.admin.cli import main
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
-from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.pool import ConnectionPool
 from xbus.broker.journal.people import Right, add_person
@@ -45,8 +45,7 @@ class Shop:
     """
 
     def __init__(self, folder: Path) -> None:
-        url = f"sqlite:///{folder / 'xbus.db'}"
-        schema.upgrade(url)
+        url = new_sqlite(folder / "xbus.db")
         add_bus(url, TYPES, immediate=("data_clearing",))
         self.daemon = Daemon(folder / "daemon", url).start()
         self.clearing_url = f"sqlite:///{folder / 'clearing.db'}"

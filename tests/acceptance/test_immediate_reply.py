@@ -10,10 +10,10 @@ import pytest
 from tests.conftest import StartDaemon
 from tests.support.bus import Nodes, add_bus
 from tests.support.daemon import Daemon, Options
+from tests.support.filled import new_sqlite
 from tests.support.old_clients import OldConsumer, OldEmitter, OldRecipient, OldWorker
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually
-from xbus.broker.journal.database import schema
 from xbus.states import ReplyState
 
 PATIENT: Options = {
@@ -44,8 +44,7 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def running(folder: Path, options: Options) -> Iterator[Daemon]:
-    url = f"sqlite:///{folder / 'xbus.db'}"
-    schema.upgrade(url)
+    url = new_sqlite(folder / "xbus.db")
     add_replying_bus(url)
     daemon = Daemon(folder / "daemon", url, options)
     daemon.start()

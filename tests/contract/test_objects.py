@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from tests.contract.test_put import whole
 from tests.support.clock import StandingClock
 from tests.support.damage import examined
+from tests.support.faults import Faults
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.housekeeping.objects import ObjectRemover
@@ -276,6 +277,18 @@ async def test_what_a_crash_left_is_swept(journal: Journal, scribe: Scribe, fold
     await remover.remove()
     assert [path.read_bytes() for path in files(folder)] == [DATA]
     assert not part.exists()
+
+
+async def test_the_look_behind_one_that_fails_sweeps(journal: Journal, folder: Path, clock: StandingClock) -> None:
+    remover = ObjectRemover(journal, clock, Health("broker", clock))
+    clock.go_on((datetime.now(UTC) + timedelta(days=2) - clock.now()).total_seconds())
+    FolderStore(folder).put(hashlib.sha256(b"left").digest(), b"left")
+    with Faults(journal._engine).before_commit(skipped=2) as happened:
+        await remover.look()
+    assert happened.is_set()
+    for _ in range(2):  # it is doomed, and then removed
+        await remover.look()
+    assert files(folder) == []
 
 
 async def test_a_fresh_object_may_belong_to_a_commit_under_way(journal: Journal, scribe: Scribe, folder: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.bus import add_demo
 from tests.support.daemon import Daemon, Options
-from xbus.broker.journal.database import schema
+from tests.support.filled import new_sqlite
 
 LIMITS: Options = {
     "front": {"max_item_bytes": 1000, "max_batch_bytes": 5000, "session_seconds": 3600},
@@ -19,8 +19,7 @@ LIMITS: Options = {
 def demo_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A broker with the classic demo rows on SQLite, shared by the tests of a module."""
     folder = tmp_path_factory.mktemp("demo")
-    url = f"sqlite:///{folder / 'xbus.db'}"
-    schema.upgrade(url)
+    url = new_sqlite(folder / "xbus.db")
     add_demo(url)
     daemon = Daemon(folder / "daemon", url, LIMITS)
     daemon.start()

@@ -6,6 +6,7 @@ It also is if it does on another database, or another way, what the everyday sui
 
 import zlib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ SHORT_PAGE = "README.md"
 PAGES_OF_COMMANDS = "test_the_commands_of_a_page_do_what_it_shows"
 
 
+EVERYDAY = "not slow"
+"""The expression of markers by which make test chooses."""
+
+
+def is_left_out(path: Path, expression: str) -> bool:
+    """Check whether a run takes no test of a file or folder, so that nothing of it needs to be imported.
+
+    Args:
+        expression: of the markers that the run takes.
+    """
+    return expression == EVERYDAY and _is_wholly_slow(path)
+
+
 def mark_slow(items: Iterable[pytest.Item]) -> None:
     """Mark the tests that a rule leaves out of the everyday suite."""
     for item in items:
@@ -66,9 +80,9 @@ def part_of(items: list[pytest.Item], part: str) -> tuple[list[pytest.Item], lis
 
 
 def _is_slow(item: pytest.Function) -> bool:
-    folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-    if folder in SLOW_FOLDERS or item.path.stem.removeprefix("test_") in SLOW_MODULES.get(folder, ()):
+    if _is_wholly_slow(item.path):
         return True
+    folder = _folder(item.path)
     values = item.callspec.params if hasattr(item, "callspec") else {}
     if item.originalname == PAGES_OF_COMMANDS:
         return values["page"] != TESTS.parent / SHORT_PAGE
@@ -77,6 +91,18 @@ def _is_slow(item: pytest.Function) -> bool:
         is_long = item.get_closest_marker(LONG) is not None
         return values.get("engine") == "sqlite" or (is_long and _has_one_of({"postgresql"}, values))
     return _has_one_of(REPEATS.get(folder, set()), values)
+
+
+@cache
+def _is_wholly_slow(path: Path) -> bool:
+    folder = _folder(path)
+    return folder in SLOW_FOLDERS or path.stem.removeprefix("test_") in SLOW_MODULES.get(folder, ())
+
+
+@cache
+def _folder(path: Path) -> str:
+    """The tier of a file or folder; "" where it is of none."""
+    return "".join(path.relative_to(TESTS).parts[:1]) if path.is_relative_to(TESTS) else ""
 
 
 def _has_one_of(wanted: set[str], values: Mapping[str, object]) -> bool:

@@ -113,7 +113,8 @@ class Sessions:
         self._catch_up = catch_up
         self._sessions: dict[bytes, _Session] = {}
         self._api_tokens = ApiTokens(journal, of_roles=self._kind == "role", clock=clock)
-        self._taken_back: list[bytes] = []
+        self._ended: list[bytes] = []
+        """The sessions that have ended here, and that the journal has still."""
         self._changed = asyncio.Event()
         self._saving = asyncio.Lock()
 
@@ -180,7 +181,7 @@ class Sessions:
         """End a session whose token reached nobody; the journal learns of it when sessions are saved."""
         key = token_hash(token)
         if self._sessions.pop(key, None) is not None:
-            self._taken_back.append(key)
+            self._ended.append(key)
             log.info("a token reached nobody", extra={"action": "login_taken_back"})
 
     def owner(self, token: str) -> int:
@@ -250,12 +251,13 @@ class Sessions:
         return owner_id
 
     async def end(self, of_token: bytes) -> None:
-        """End a lost owner's session with a token of this hash, as far as the database can now."""
+        """End a lost owner's session with a token of this hash; in the database also later, if it can't do it now."""
         if self._sessions.pop(of_token, None) is None:
             return
         try:
             await self._journal.write(EndSession(of_token))
         except JournalUnavailable as error:
+            self._ended.append(of_token)
             log.warning("session not ended: %s", error, extra={"action": "sessions_unsaved"})
 
     def configuration_changed(self) -> None:
@@ -349,8 +351,8 @@ class Sessions:
                 raise
         for key in expired:
             self._sessions.pop(key, None)
-            await self._journal.write(EndSession(key))
+        self._ended += expired
         await self._api_tokens.save()
-        while self._taken_back:
-            await self._journal.write(EndSession(self._taken_back[0]))
-            self._taken_back.pop(0)
+        while self._ended:
+            await self._journal.write(EndSession(self._ended[0]))
+            self._ended.pop(0)

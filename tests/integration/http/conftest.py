@@ -15,10 +15,10 @@ from starlette.testclient import TestClient
 
 from tests.support.bus import Nodes, add_bus, add_reader
 from tests.support.daemon import Daemon
+from tests.support.filled import new_sqlite
 from tests.support.waiting import eventually
 from xbus import model
 from xbus.broker.journal.api_tokens import add_api_token
-from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.clock import SystemClock
 from xbus.config import HttpSettings
@@ -96,8 +96,7 @@ class Shop:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     """A broker on SQLite, as the gateway never sees its database."""
     folder = tmp_path_factory.mktemp("http")
-    url = f"sqlite:///{folder / 'xbus.db'}"
-    schema.upgrade(url)
+    url = new_sqlite(folder / "xbus.db")
     types: dict[str, Nodes] = {name: {"store": []} for name in ("orders", "eu/orders", "forbidden_orders")}
     types |= {name: {} for name in ("bills", "news", "eu/news")}
     add_bus(url, {**types, "question": {"desk": []}}, immediate=["question"])

@@ -7,8 +7,8 @@ from typing import Any
 from tests.integration.reader.test_sharing import Programs
 from tests.support.bus import add_bus, add_reader
 from tests.support.daemon import Daemon
+from tests.support.filled import new_sqlite
 from tests.support.waiting import answered
-from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.roles import list_roles
 from xbus.clock import SystemClock
@@ -18,8 +18,7 @@ from xbus.states import PresenceState
 
 
 async def test_health_tells_of_a_reader_that_stays_away(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'xbus.db'}"
-    schema.upgrade(url)
+    url = new_sqlite(tmp_path / "xbus.db")
     add_bus(url, {"orders": {"store": []}})
     add_reader(url, "billing", "orders", lease=1.0)
     options = {"health": {"interval": 0.1, "absent_minutes": 0, "parked_minutes": "never"}}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.bus import PASSWORD, add_bus, add_reader
 from tests.support.daemon import Daemon
-from xbus.broker.journal.database import schema
+from tests.support.filled import new_sqlite
 from xbus.emitter import AsyncEmitter
 from xbus.errors import Refused
 from xbus.reader import AsyncReader, EventBatch
@@ -20,8 +20,7 @@ from xbus.reader import AsyncReader, EventBatch
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A broker with orders, refunds and a reader of both, and notes that the reader does not read."""
     folder = tmp_path_factory.mktemp("reading")
-    url = f"sqlite:///{folder / 'xbus.db'}"
-    schema.upgrade(url)
+    url = new_sqlite(folder / "xbus.db")
     add_bus(url, {name: {"store": []} for name in ("orders", "refunds", "notes")})
     add_reader(url, "billing", "orders", "refunds")
     daemon = Daemon(folder / "daemon", url)

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.reader.reader_double import LOGIN, ReaderDouble
 from tests.support.bus import PASSWORD, add_bus, add_reader
 from tests.support.daemon import Daemon
-from xbus.broker.journal.database import schema
+from tests.support.filled import new_sqlite
 from xbus.emitter import AsyncEmitter
 from xbus.errors import Refused
 from xbus.reader import AsyncReader, EventBatch, ReaderBatch
@@ -139,8 +139,7 @@ def readable(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
             with Bus() as bus:
                 yield BusInMemory(bus)
         case _:
-            url = f"sqlite:///{tmp_path / 'xbus.db'}"
-            schema.upgrade(url)
+            url = new_sqlite(tmp_path / "xbus.db")
             add_bus(url, {"orders": {"store": []}})
             add_reader(url, LOGIN.removesuffix("_1"), "orders", ranges=1, start="oldest")
             daemon = Daemon(tmp_path / "daemon", url)

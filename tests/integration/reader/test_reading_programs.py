@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.bus import PASSWORD, add_bus, add_reader
 from tests.support.daemon import Daemon
+from tests.support.filled import new_sqlite
 from xbus.broker.journal.audit import RepairDecision
-from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.readers import people, read_ranges
 from xbus.clock import SystemClock
@@ -22,8 +22,7 @@ from xbus.reader import AsyncReader
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A broker with orders, and a reader of them with a range and two logins."""
     folder = tmp_path_factory.mktemp("sharing")
-    url = f"sqlite:///{folder / 'xbus.db'}"
-    schema.upgrade(url)
+    url = new_sqlite(folder / "xbus.db")
     add_bus(url, {"orders": {"store": []}})
     add_reader(url, "billing", "orders", logins=2, ranges=2, lease=1.0)
     daemon = Daemon(folder / "daemon", url)

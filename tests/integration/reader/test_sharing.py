@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.bus import PASSWORD, add_bus, add_reader
 from tests.support.daemon import Daemon
-from xbus.broker.journal.database import schema
+from tests.support.filled import new_sqlite
 from xbus.clock import SystemClock
 from xbus.emitter import AsyncEmitter
 from xbus.errors import Refused
@@ -49,8 +49,7 @@ class Program:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     folder = tmp_path_factory.mktemp("sharing")
-    url = f"sqlite:///{folder / 'xbus.db'}"
-    schema.upgrade(url)
+    url = new_sqlite(folder / "xbus.db")
     names = ("alone", "equal", "silent", "waking", "wrong")
     add_bus(url, {name: {"store": []} for name in names})
     for name in names:

@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.bus import PASSWORD, add_bus, add_reader
 from tests.support.daemon import Daemon
+from tests.support.filled import new_sqlite
 from tests.support.waiting import wait_until
-from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.readers.status import list_readers
 from xbus.emitter import AsyncEmitter
@@ -34,8 +34,7 @@ NAMES = [f"{state}_{fate}" for state in ("idle", "reading") for fate in SIGNALS]
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     folder = tmp_path_factory.mktemp("take_over")
-    url = f"sqlite:///{folder / 'xbus.db'}"
-    schema.upgrade(url)
+    url = new_sqlite(folder / "xbus.db")
     names = [*NAMES, "unheard"]
     add_bus(url, {name: {"store": []} for name in names})
     for name in names:

@@ -16,7 +16,7 @@ from tests.support.faults import Faults
 from tests.support.journal import NOW, Scribe, memory_engine
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
-from xbus.broker.journal.api_tokens import add_api_token, revoke_api_token
+from xbus.broker.journal.api_tokens import add_api_token, list_api_tokens, revoke_api_token
 from xbus.broker.journal.audit.reading import AuditFilters, list_acts
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
@@ -312,6 +312,24 @@ async def test_a_password_that_was_checked_too_late_begins_no_session(porter: Po
     assert await porter.journal.read(read_sessions, of_roles=False) == []
 
 
+async def test_an_outage_delays_the_end_of_what_has_expired(porter: Porter) -> None:
+    await porter.sessions.login("north", "secret")
+    porter.clock.go_on(61)
+    with Faults(porter.journal._engine).before_commit():
+        await porter.sessions.save()
+    await porter.sessions.save()
+    assert await porter.journal.read(read_sessions, of_roles=False) == []
+
+
+async def test_an_outage_delays_the_end_of_a_lost_owner(porter: Porter) -> None:
+    token = await porter.sessions.login("north", "secret")
+    with Faults(porter.journal._engine).before_commit():
+        await porter.sessions.end(token_hash(token))
+    assert is_unknown(porter.sessions, token)
+    await porter.sessions.save()
+    assert await porter.journal.read(read_sessions, of_roles=False) == []
+
+
 async def test_a_token_that_reached_nobody_is_taken_back(porter: Porter) -> None:
     token, other = await porter.sessions.login("north", "secret"), await porter.sessions.login("north", "secret")
     porter.busy.add(porter.north)
@@ -440,6 +458,18 @@ async def test_an_api_token_is_a_session_without_an_end(porter: Porter) -> None:
     in_database(lambda connection: revoke_api_token(connection, "shop", NOW))
     assert await porter.sessions.end_removed() == {token_hash(token)}
     assert is_unknown(porter.sessions, token)
+
+
+async def test_an_outage_delays_the_note_of_a_used_api_token(porter: Porter) -> None:
+    with porter.journal._engine.begin() as connection:
+        token = add_api_token(connection, "shop", emitter="north", at=NOW)
+    await porter.sessions.end_removed()
+    porter.sessions.owner(token)
+    with Faults(porter.journal._engine).before_commit():
+        await porter.sessions.save()
+    await porter.sessions.save()
+    (noted,) = await porter.journal.read(list_api_tokens)
+    assert noted.used_at == porter.clock.now()
 
 
 async def test_a_logout_is_no_session_that_somebody_else_has_ended(porter: Porter) -> None:

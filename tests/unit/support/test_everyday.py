@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.everyday import LONG, mark_slow, part_of
+from tests.support.everyday import EVERYDAY, LONG, is_left_out, mark_slow, part_of
 
 TESTS = Path(__file__).parents[2]
 
@@ -61,6 +61,24 @@ def test_a_long_contract_runs_on_one_database(
     item.add_marker(LONG)
     mark_slow([item])
     assert (item.get_closest_marker("slow") is not None) == is_slow
+
+
+@pytest.mark.parametrize(
+    ("path", "is_slow"),
+    [
+        ("fault", True),
+        ("fault/test_bulk.py", True),
+        ("acceptance/test_wheel.py", True),
+        ("acceptance", False),
+        ("acceptance/test_order.py", False),
+        ("unit/test_wheel.py", False),
+        (".", False),
+    ],
+)
+def test_a_module_of_slow_tests_is_imported_by_those_runs_that_take_some(path: str, is_slow: bool) -> None:
+    assert is_left_out(TESTS / path, EVERYDAY) == is_slow
+    assert not is_left_out(TESTS / path, "slow")
+    assert not is_left_out(TESTS / path, "")
 
 
 def test_each_test_is_in_one_part(items: list[pytest.Item]) -> None:

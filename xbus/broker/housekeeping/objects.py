@@ -51,14 +51,15 @@ class ObjectRemover:
 
     async def watch(self) -> None:
         """Remove what is not needed any more, for ever."""
-        await every(LOOK_SECONDS, self._look)
+        await every(LOOK_SECONDS, self.look)
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Remove it once, and sweep the stores if that is due; the next look makes up for one that fails."""
         try:
-            if self._clock.monotonic() >= self._next_sweep:
-                self._next_sweep = self._clock.monotonic() + SWEEP_SECONDS
-                await self.sweep()
             await self.remove()
+            if self._clock.monotonic() >= self._next_sweep:
+                await self.sweep()
+                self._next_sweep = self._clock.monotonic() + SWEEP_SECONDS
         except XbusError as error:
             # Health answers everybody, and the words of a storage may name places and users.
             log.warning("objects not removed: %s", error, extra={"action": "objects_not_removed"})

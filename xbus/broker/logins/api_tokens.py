@@ -65,5 +65,10 @@ class ApiTokens:
             JournalUnavailable: the database can't be written now.
         """
         if self._used:
+            # What is used while the write is out is noted next time.
             used, self._used = self._used, set()
-            await self._journal.write(NoteTokens(sorted(used), self._clock.now()))
+            try:
+                await self._journal.write(NoteTokens(sorted(used), self._clock.now()))
+            except BaseException:
+                self._used |= used
+                raise

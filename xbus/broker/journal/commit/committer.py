@@ -30,7 +30,7 @@ from sqlalchemy import bindparam
 from xbus import model
 from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.rehearsal import lacks_room, rehearse
-from xbus.broker.journal.commit.statements import carry_out, carry_out_free, goes_past_sqlalchemy, stored_bytes
+from xbus.broker.journal.commit.statements import carry_out, carry_out_free, goes_past_sqlalchemy, tally
 from xbus.broker.journal.commit.statements.rows import Driver, Prepared
 from xbus.broker.journal.database.engine import (
     READ_ONLY,
@@ -171,8 +171,9 @@ class Committer:
         """
         if not calls:
             return ()
-        for call in calls:
-            if not isinstance(call.what, Write):
+        group: list[Any] = [*map(_WHAT, calls)]
+        for each in group:
+            if not isinstance(each, Write):
                 return self._do_mixed(calls)
         if self.faults > calls[0].faults_known and any(self._is_overtaken(call) for call in calls):
             return self._write_singly(calls)
@@ -180,14 +181,14 @@ class Committer:
             return [_away()] * len(calls)
         try:
             try:
-                return self._transaction(calls)
+                return self._transaction(calls, group)
             except (EnvelopeIdTaken, EventIdTaken):
-                if not any(type(call.what) is PutGroup for call in calls):
+                if not any(type(each) is PutGroup for each in group):
                     raise
             # Whose ids are taken is asked once, and all others stay together.
-            return self._transaction(calls, leaves_taken=True)
+            return self._transaction(calls, group, leaves_taken=True)
         except JournalUnavailable as error:
-            self._note_outage(error, sum([write_size(call.what) for call in calls]))
+            self._note_outage(error, sum(map(write_size, group)))
             return [error] * len(calls)
         except Fenced:
             raise
@@ -305,17 +306,19 @@ class Committer:
         log.error("a write died", exc_info=error, extra={"action": "write_died"})
         return JournalError(f"a fault in the broker ({error!r})", "see the broker's log")
 
-    def _transaction(self, calls: Sequence[WriteJob], *, leaves_taken: bool = False) -> Sequence[object]:
+    def _transaction(
+        self, calls: Sequence[WriteJob], group: Sequence[Write[object]], *, leaves_taken: bool = False
+    ) -> Sequence[object]:
         """Carry out all calls, and commit.
 
         Args:
+            group: the writes of the calls.
             leaves_taken: whether the envelopes of groups are left out whose ids are taken.
         """
         began = time.monotonic()
         committing = False
         answers: Sequence[object] = []
-        group: list[Write[object]] = [*map(_WHAT, calls)]
-        data_bytes = 0
+        data_bytes = count = 0
         try:
             connection = self._connection or self._connected()
             driver = self._driver or driver_of(connection)
@@ -324,7 +327,7 @@ class Committer:
             try:
                 write = carry_out_free if leaves_taken else carry_out
                 answers = write(connection, group, self._max_segment_bytes)
-                data_bytes = stored_bytes(group, answers)
+                data_bytes, count = tally(group, answers)
                 self._fence.stamp(driver, data_bytes, is_first=self._is_new)
                 committing = True
                 transaction.commit()
@@ -356,11 +359,7 @@ class Committer:
         self._confirm(group)
         self.stored_bytes += data_bytes
         self.seconds.note(time.monotonic() - began)
-        number = len(group)
-        for each in group:
-            if type(each) is PutGroup:
-                number += len(each.envelope_ids) - 1
-        self.group_sizes.note(number)
+        self.group_sizes.note(count)
         return answers
 
     def _confirm(self, written: Sequence[Write[object]] = ()) -> None:

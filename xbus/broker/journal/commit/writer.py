@@ -17,13 +17,18 @@ from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Seen, Step, WriteJob
 from xbus.broker.journal.writes import (
     Append,
+    EndEvent,
+    ProgressUpdate,
     PutEnvelope,
+    PutGroup,
     Repeat,
     Seal,
     Sealed,
     SealedEnvelope,
     SealedGroup,
     SealReceipt,
+    StartEnvelope,
+    StartEvent,
     Write,
     WriteAnswer,
     write_size,
@@ -45,8 +50,15 @@ meanwhile wait for all of them."""
 CLOSE_SECONDS = 15.0
 """How long the thread is waited for at the end: one that waits for a silent database is left behind."""
 
-UNPROMISED_SECONDS = 0.02
+UNPROMISED_SECONDS = 0.04
 """How long a write that promises nothing waits for another one to share its commit."""
+
+CURSOR_SECONDS = 0.02
+"""How long commits go without a cursor that moves; less than ``UNPROMISED_SECONDS``. More spares them a row, and after
+a crash more envelopes come again."""
+
+PASS_CURSORS = {PutGroup, PutEnvelope, StartEnvelope, StartEvent, Append, EndEvent, Seal}
+"""The writes of emitters: none of them knows a cursor, so they needn't wait for one that was submitted before."""
 
 LOOK_SECONDS = 1.0
 """Seconds after which a writer without work looks whether it may still write. Less ends it sooner where another broker
@@ -65,11 +77,15 @@ class WriterPace:
         answer: after so long the database counts as silent.
         ask_again: between two questions to a database that went away during a COMMIT, what became of it.
         look: between two looks of a writer without work whether it may still write.
+        cursor: for so long commits go without a cursor that moves.
+        unpromised: for so long a write that promises nothing waits for another one.
     """
 
     answer: float
     ask_again: float
     look: float = LOOK_SECONDS
+    cursor: float = CURSOR_SECONDS
+    unpromised: float = UNPROMISED_SECONDS
 
 
 @dataclass(eq=False, slots=True)
@@ -138,8 +154,12 @@ class Writer:
         self.append_listeners: list[Callable[[Sequence[Append]], None]] = []
         self.seal_listeners: list[Callable[[Sequence[Sealed]], None]] = []
         self._gathered: list[_Pending | None] = []
+        self._late: list[_Pending] = []
+        """The moves of cursors that wait for more of them."""
+        self._takes_late = False
+        """Whether the next hand-over takes them, however long they have waited."""
         self._unpromised_since = 0.0
-        """When the first of those was gathered that promise nothing; 0.0 without one."""
+        """When the first of those was submitted that promise nothing, and are not handed over; 0.0 without one."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_handing_over = False
         self._calls: queue.SimpleQueue[list[_Pending | None]] = queue.SimpleQueue()
@@ -184,6 +204,7 @@ class Writer:
         """Commit what was submitted, then end the thread."""
         if not self._closing:
             self._closing = True
+            self._takes_late = True
             self._gathered.append(None)
             self._hand_over()
         await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
@@ -267,16 +288,20 @@ class Writer:
         self._pending_bytes += size
         if self._pending_bytes > self.max_pending_bytes:
             self.has_room = False
-        self._gathered.append(_Pending(write, self._faults_known, size, answer))
-        if promises:
-            if not self._is_handing_over:
-                # What this turn of the loop submits shares a commit, and wakes the thread once.
-                self._is_handing_over = True
-                self._turn.at_end(self._hand_over)
-        elif not self._unpromised_since:
-            self._unpromised_since = time.monotonic()
-            if self._timer is None:
-                self._timer = self._loop.call_later(UNPROMISED_SECONDS, self._hand_over_late)
+        pending = _Pending(write, self._faults_known, size, answer)
+        if not promises:
+            self._unpromised_since = self._unpromised_since or time.monotonic()
+            waiting = self._late if type(write) is ProgressUpdate else self._gathered
+            waiting.append(pending)
+            self._timer = self._timer or self._loop.call_later(self._pace.unpromised, self._hand_over_late)
+            return
+        self._gathered.append(pending)
+        if type(write) not in PASS_CURSORS:
+            self._takes_late = True
+        if not self._is_handing_over:
+            # What this turn of the loop submits shares a commit, and wakes the thread once.
+            self._is_handing_over = True
+            self._turn.at_end(self._hand_over)
 
     def hold(self, size: int) -> None:
         """Count bytes that wait elsewhere for their turn; negative once they are submitted, or given up."""
@@ -287,6 +312,7 @@ class Writer:
     def hurry(self) -> None:
         """Wait no longer with what promises nothing."""
         if self._unpromised_since:
+            self._takes_late = True
             self._turn.at_end(self._hand_over)
 
     def run(self, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
@@ -316,16 +342,22 @@ class Writer:
         self._timer = None
         if not self._unpromised_since:
             return
-        left = self._unpromised_since + UNPROMISED_SECONDS - time.monotonic()
+        left = self._unpromised_since + self._pace.unpromised - time.monotonic()
         if left > 0:
             # What the timer was set for has gone with another write.
             self._timer = self._loop.call_later(left, self._hand_over_late)
         else:
+            self._takes_late = True
             self._hand_over()
 
     def _hand_over(self) -> None:
         self._is_handing_over = False
-        self._unpromised_since = 0.0
+        if self._late and (self._takes_late or time.monotonic() - self._unpromised_since >= self._pace.cursor):
+            self._gathered[:0] = self._late
+            self._late = []
+        self._takes_late = False
+        if not self._late:
+            self._unpromised_since = 0.0
         if self._gathered:
             self._calls.put(self._gathered)
             self._gathered = []
@@ -347,9 +379,9 @@ class Writer:
                 elif not group and going_on:
                     self._committer.look()
                 answers = self._committer.do(group)
-                for pending, answer in zip(group, answers, strict=True):
-                    if answer is UNDECIDED:
-                        self._undecided.append(pending)
+                if UNDECIDED in answers:
+                    told = zip(group, answers, strict=True)
+                    self._undecided += [pending for pending, answer in told if answer is UNDECIDED]
                 if not self._undecided:
                     self._busy_since = None
                 self._tell((group, answers, self._committer.faults))
@@ -391,29 +423,28 @@ class Writer:
         room, and errands pass nothing.
         """
         taken = self._taken
-        try:
-            if not taken:
-                asks = self._undecided or self._committer.outage
+        if not taken:
+            asks = self._undecided or self._committer.outage
+            try:
                 taken += self._calls.get(timeout=self._pace.ask_again if asks else self._pace.look)
-            while True:
-                taken += self._calls.get_nowait()
-        except queue.Empty:
-            pass
+            except queue.Empty:
+                return [], True
+        while self._calls.qsize():
+            taken += self._calls.get()
         group: list[_Pending] = []
         left: list[_Pending] = []
         size = steps = 0
         while taken and size <= GROUP_BYTES and len(group) < GROUP_CALLS:
-            pending = taken[0]
-            if left and (pending is None or callable(pending.what)):
+            if left and ((first := taken[0]) is None or callable(first.what)):
                 break
-            taken.popleft()
+            pending = taken.popleft()
             if pending is None:
                 return group, False
-            is_step = isinstance(pending.what, Step)
-            if is_step and steps == GROUP_STEPS:
-                left.append(pending)
-                continue
-            steps += is_step
+            if isinstance(pending.what, Step):
+                if steps == GROUP_STEPS:
+                    left.append(pending)
+                    continue
+                steps += 1
             group.append(pending)
             size += pending.size
         taken.extendleft(reversed(left))
@@ -450,12 +481,13 @@ class Writer:
             if answer is UNDECIDED:
                 continue
             self._pending_bytes -= pending.size
-            if pending.answer.done():
+            waits = pending.answer
+            if waits.done():
                 continue
             if isinstance(answer, XbusError):
-                pending.answer.set_exception(answer)
+                waits.set_exception(answer)
             else:
-                pending.answer.set_result(answer)
+                waits.set_result(answer)
         if not self.has_room:
             self._look_for_room()
 
@@ -476,7 +508,7 @@ class Writer:
         else:
             self._ended.set_exception(died_of)
         # Whoever waits for an answer of the last group, or has waited behind it, will get none.
-        waiting: list[_Pending | None] = [*self._undecided, *last, *self._taken, *self._gathered]
+        waiting: list[_Pending | None] = [*self._undecided, *last, *self._taken, *self._gathered, *self._late]
         while not self._calls.empty():
             waiting += self._calls.get_nowait()
         for pending in waiting:
@@ -499,12 +531,12 @@ def news(calls: Sequence[WriteJob], answers: Sequence[object]) -> tuple[list[App
     sealed: list[Sealed] = []
     ended: list[SealedGroup] = []
     for call, answer in zip(calls, answers, strict=True):
-        if answer is None:
-            if type(call.what) is Append and call.what.stored is None:
-                appends.append(call.what)
-        elif type(answer) is SealedGroup:
+        if type(answer) is SealedGroup:
             if answer.hashes:
                 sealed.append(answer)
+        elif answer is None:
+            if type(call.what) is Append and call.what.stored is None:
+                appends.append(call.what)
         elif type(answer) is SealReceipt and type(call.what) is Seal and call.what.content is not None:
             ended.append(SealedGroup(answer.position, answer.position, call.what.content, (answer.hash,)))
         elif type(answer) is SealReceipt:

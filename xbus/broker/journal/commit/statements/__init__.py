@@ -22,6 +22,7 @@ from xbus.broker.journal.commit.statements.closing import leave_taken
 from xbus.broker.journal.commit.statements.stored import lasting_appends
 from xbus.broker.journal.log.contents import list_blocks
 from xbus.broker.journal.log.segments import gather
+from xbus.broker.journal.writes import SealedGroup
 
 Handler = Callable[[sa.Connection, Any], Sequence[object] | None]
 
@@ -68,36 +69,46 @@ _HANDLERS: dict[type, Handler] = {
 
 _IN_ORDER = tuple(dict.fromkeys(_HANDLERS.values()))
 
+_TURNS = {kind: _IN_ORDER.index(handler) for kind, handler in _HANDLERS.items()}
+
 _PAST_SQLALCHEMY = {writes.PutGroup, writes.StartEnvelope, writes.StartEvent, writes.EndEvent}
 
 
 def goes_past_sqlalchemy(group: Sequence[writes.Write[object]]) -> bool:
     """Check whether all statements of a group go straight to the driver, as those of ordinary writes do."""
     for write in group:
+        if type(write) in _PAST_SQLALCHEMY:
+            continue
         if isinstance(write, writes.ProgressUpdate):
             if write.deliveries or write.failures or write.decided or write.repeated:
                 return False
-        elif isinstance(write, writes.Append):
-            if write.stored is not None:
-                return False
-        elif type(write) not in _PAST_SQLALCHEMY:
+        elif not isinstance(write, writes.Append) or write.stored is not None:
             return False
     return True
 
 
-def stored_bytes(group: Sequence[writes.Write[object]], answers: Sequence[object]) -> int:
-    """Count the bytes of items that writes add: those that they store, or that a bulk worker stored before."""
-    total = 0
+def tally(group: Sequence[writes.Write[object]], answers: Sequence[object]) -> tuple[int, int]:
+    """Count the bytes of items that writes add: those that they store, or that a bulk worker stored before.
+
+    Returns:
+        The bytes, and how many writes these are, where each envelope of a ``PutGroup`` is one.
+    """
+    total, count = 0, len(group)
     for write, answer in zip(group, answers, strict=True):
-        if isinstance(write, writes.PutGroup):
-            total += sum(map(len, answer.group.data)) if isinstance(answer, writes.SealedGroup) else 0
-        elif isinstance(write, writes.Append | writes.PutEnvelope):
-            total += write.size
-        elif isinstance(write, writes.AppendOutput):
-            total += write.page.data_bytes
-        elif isinstance(write, writes.EndAttempt) and answer:
-            total += write.data_bytes or 0
-    return total
+        if type(answer) is SealedGroup:
+            total += sum(map(len, answer.group.data))
+            count += len(answer.hashes) + len(answer.taken) - 1
+        elif (bytes_of := _BYTES_OF.get(type(write))) is not None:
+            total += bytes_of(write, answer)
+    return total, count
+
+
+_BYTES_OF: dict[type, Callable[[Any, object], int]] = {
+    writes.Append: lambda write, _: write.size,
+    writes.PutEnvelope: lambda write, _: write.size,
+    writes.AppendOutput: lambda write, _: write.page.data_bytes,
+    writes.EndAttempt: lambda write, is_kept: write.data_bytes or 0 if is_kept else 0,
+}
 
 
 def carry_out(connection: sa.Connection, group: Sequence[writes.Write[object]], max_segment_bytes: int) -> list[object]:
@@ -119,17 +130,16 @@ def carry_out(connection: sa.Connection, group: Sequence[writes.Write[object]], 
         JournalError: one of the calls can't be carried out; nothing of the group may be committed.
     """
     answers: list[Any] = [None] * len(group)
-    places: dict[Handler, list[int]] = {}
+    places: dict[int, list[int]] = {}
     for place, write in enumerate(group):
-        places.setdefault(_HANDLERS[type(write)], []).append(place)
-    for handler in _IN_ORDER:
-        if handler not in places:
-            continue
-        calls: list[Any] = [*map(group.__getitem__, places[handler])]
+        places.setdefault(_TURNS[type(write)], []).append(place)
+    for turn in sorted(places):
+        handler, own = _IN_ORDER[turn], places[turn]
+        calls: list[Any] = [*map(group.__getitem__, own)]
         if handler is emission.insert_segments:
             appends = lasting_appends(connection, cast(list[writes.Append], calls))
             calls = gather(appends, max_segment_bytes)
-        for place, answer in zip(places[handler], handler(connection, calls) or (), strict=False):
+        for place, answer in zip(own, handler(connection, calls) or (), strict=False):
             answers[place] = answer
     return answers
 
@@ -148,6 +158,6 @@ def carry_out_free(
         if not isinstance(kept, writes.PutGroup):
             answers.append(next(done))
             continue
-        sealed = cast(writes.SealedGroup, next(done)) if len(kept) else writes.SealedGroup(0, -1, kept, ())
+        sealed = cast(SealedGroup, next(done)) if len(kept) else SealedGroup(0, -1, kept, ())
         answers.append(sealed._replace(taken=found[id(write)][1]))
     return answers

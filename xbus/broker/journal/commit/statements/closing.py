@@ -100,37 +100,36 @@ class _EventContent:
 
 
 def seal(
-    connection: sa.Connection, group: Sequence[writes.Seal | writes.PutEnvelope | writes.PutGroup]
-) -> list[writes.SealReceipt | writes.SealedGroup]:
+    connection: sa.Connection, group: Sequence[writes.Seal | PutEnvelope | PutGroup]
+) -> list[SealReceipt | SealedGroup]:
     """Receive envelopes in the order in which they came, be they here already or come as a whole."""
-    # By their places behind the end of the log.
-    groups: dict[int, writes.PutGroup] = {}
-    puts: dict[int, writes.PutEnvelope] = {}
-    seals: dict[int, writes.Seal] = {}
-    places: list[int] = []
-    count = 0
-    for write in group:
-        places.append(count)
-        if isinstance(write, writes.PutGroup):
-            groups[count] = write
-            count += len(write.envelope_ids)
-            continue
-        if isinstance(write, writes.PutEnvelope):
-            puts[count] = write
-        else:
-            seals[count] = write
-        count += 1
     driver = driver_of(connection)
-    position_of = next_positions(driver, count).__getitem__
-    answers: dict[int, writes.SealReceipt | writes.SealedGroup] = {}
+    count = sum([len(write.envelope_ids) if isinstance(write, PutGroup) else 1 for write in group])
+    position = next_positions(driver, count).start
+    # By the position of each, or of its first envelope.
+    groups: dict[int, PutGroup] = {}
+    puts: dict[int, PutEnvelope] = {}
+    seals: dict[int, writes.Seal] = {}
+    firsts: list[int] = []
+    for write in group:
+        firsts.append(position)
+        if isinstance(write, PutGroup):
+            groups[position] = write
+            position += len(write.envelope_ids)
+            continue
+        if isinstance(write, PutEnvelope):
+            puts[position] = write
+        else:
+            seals[position] = write
+        position += 1
+    answers: dict[int, SealReceipt | SealedGroup] = {}
     if groups:
-        answers |= zip(groups, put_groups(driver, [*groups.values()], [*map(position_of, groups)]), strict=True)
+        answers |= put_groups(driver, groups)
     if puts:
-        answers |= zip(puts, put(connection, [*puts.values()], [*map(position_of, puts)]), strict=True)
+        answers |= put(connection, puts)
     if seals:
-        placed = [(position_of(place), write) for place, write in seals.items()]
-        answers |= zip(seals, _seal_open(connection, placed), strict=True)
-    return [*map(answers.__getitem__, places)]
+        answers |= _seal_open(connection, seals)
+    return [*map(answers.__getitem__, firsts)]
 
 
 def next_positions(driver: Driver, envelopes: int) -> range:
@@ -139,18 +138,16 @@ def next_positions(driver: Driver, envelopes: int) -> range:
     return range(last - envelopes + 1, last + 1)
 
 
-def _seal_open(connection: sa.Connection, placed: Sequence[tuple[int, writes.Seal]]) -> list[writes.SealReceipt]:
-    unknown = [write.envelope_id for _, write in placed if write.content is None or not write.is_one_append]
+def _seal_open(connection: sa.Connection, seals: Mapping[int, writes.Seal]) -> dict[int, SealReceipt]:
+    unknown = [write.envelope_id for write in seals.values() if write.content is None or not write.is_one_append]
     contents = _read_contents(connection, unknown) if unknown else {}
-    receipts = [
-        _known_receipt(write, position, write.content)
+    receipts = {
+        position: _known_receipt(write, position, write.content)
         if write.content is not None and write.is_one_append
         else _receipt(write, position, contents[write.envelope_id])
-        for position, write in placed
-    ]
-    rows = [
-        _received(receipt, write.at, write.content_hash) for receipt, (_, write) in zip(receipts, placed, strict=True)
-    ]
+        for position, write in seals.items()
+    }
+    rows = [_received(receipts[position], write.at, write.content_hash) for position, write in seals.items()]
     _close_envelopes(connection, _SEAL_ENVELOPES, rows)
     return receipts
 
@@ -265,21 +262,22 @@ _PUT_EVENTS = insert_rows(
 )
 
 
-def put(connection: sa.Connection, group: Sequence[PutEnvelope], positions: Sequence[int]) -> list[SealReceipt]:
+def put(connection: sa.Connection, puts: Mapping[int, PutEnvelope]) -> dict[int, SealReceipt]:
     """Insert envelopes that are received at once, with all that they hold.
 
     Args:
-        positions: their places in the log.
+        puts: by their positions in the log.
 
     Raises:
         EnvelopeIdTaken: there is an envelope of the id of one of them.
         EventIdTaken: another envelope has an event of an id in one that is alone.
     """
-    receipts: list[SealReceipt] = []
+    group = [*puts.values()]
+    receipts: dict[int, SealReceipt] = {}
     envelopes: list[Row] = []
     events: list[Row] = []
     segments: list[SegmentRow] = []
-    for write, position in zip(lasting_puts(connection, group), positions, strict=True):
+    for position, write in zip(puts, lasting_puts(connection, group), strict=True):
         own_segments = {event.event_id: _segment(event) for event in write.events if event.items}
         small = {event_id: segment for event_id, segment in own_segments.items() if _is_small(segment)}
         events += [
@@ -287,9 +285,8 @@ def put(connection: sa.Connection, group: Sequence[PutEnvelope], positions: Sequ
             for number, event in enumerate(write.events, start=1)
         ]
         segments += [segment for event_id, segment in own_segments.items() if event_id not in small]
-        receipt = _put_receipt(write, position, own_segments)
-        receipts.append(receipt)
-        envelopes.append(_envelope_row(write, receipt))
+        receipts[position] = _put_receipt(write, position, own_segments)
+        envelopes.append(_envelope_row(write, receipts[position]))
     driver = driver_of(connection)
     is_copied = copies(driver, segments)
     rows: list[tuple[RowStatement, Sequence[Row]]] = [(INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, events)]
@@ -341,11 +338,11 @@ def _event_row(write: PutEnvelope, number: int, event: PutEvent, small: SegmentR
     return (*ids, event.items, event.items, *event.tags, *segment)
 
 
-def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]) -> list[SealedGroup]:
+def put_groups(driver: Driver, groups: Mapping[int, PutGroup]) -> dict[int, SealedGroup]:
     """Insert the envelopes of groups that are received at once.
 
     Args:
-        firsts: the position of the first envelope of each group; the others follow.
+        groups: by the positions of their first envelopes; the others follow.
 
     Raises:
         EnvelopeIdTaken: an envelope of one of the ids exists.
@@ -357,17 +354,14 @@ def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]
     keyed: list[str] = []
     # By headers: programs send the same ones again and again.
     openings: dict[bytes | None, bytes] = {None: b""}
-    sealed: list[SealedGroup] = []
-    for group, first in zip(groups, firsts, strict=True):
+    sealed: dict[int, SealedGroup] = {}
+    for first, group in groups.items():
         at = moment_text(group.at)
         hashes: list[bytes] = []
         known: GroupType | None = None
-        columns = (
-            *(group.envelope_ids, group.event_ids, group.emitter_ids, group.types),
-            *(group.items, group.data, group.heads, group.tags),
-        )
+        columns = (group.envelope_ids, group.event_ids, group.emitter_ids, group.types, group.items, group.data)
         for position, (id_bytes, event_bytes, emitter_id, of_type, items, data, head, tags) in enumerate(
-            zip(*columns, strict=True), first
+            zip(*columns, group.heads, group.tags, strict=True), first
         ):
             if of_type is not known:
                 known = of_type
@@ -387,14 +381,17 @@ def put_groups(driver: Driver, groups: Sequence[PutGroup], firsts: Sequence[int]
             if key is not None:
                 keyed.append(envelope_id)
             # One segment, so the hash is also the one that does not depend on how it is cut.
-            totals = (position, items, len(data), whole, None if key is None else whole)
-            envelopes.append((envelope_id, emitter_id, at, ordering_key, key, headers, at, *totals))
+            hashed = (whole, None if key is None else whole)
+            row = (envelope_id, emitter_id, at, ordering_key, key, headers, at, position, items, len(data), *hashed)
+            envelopes.append(row)
             stored, plain_bytes = compress(data) if is_compressed else (data, None)
-            if len(stored) > SMALL_BYTES:
-                segments.append(SegmentRow(UUID(bytes=event_bytes), 0, items, stored, data_hash, None, plain_bytes))
-            in_event = (stored, data_hash, plain_bytes) if 0 < len(stored) <= SMALL_BYTES else NO_SEGMENT
+            in_event: Row = (stored, data_hash, plain_bytes)
+            if not 0 < len(stored) <= SMALL_BYTES:
+                in_event = NO_SEGMENT
+                if stored:
+                    segments.append(SegmentRow(UUID(bytes=event_bytes), 0, items, stored, data_hash, None, plain_bytes))
             events.append((event_id, envelope_id, type_id, graph_id, items, items, *tags, *in_event))
-        sealed.append(SealedGroup(first, first + len(hashes) - 1, group, hashes))
+        sealed[first] = SealedGroup(first, first + len(hashes) - 1, group, hashes)
     _insert(driver, envelopes, events, segments)
     if keyed:
         check_keys(driver, keyed)
