@@ -17,7 +17,7 @@ from xbus.admin import bus_file
 from xbus.broker.back.bots import Bots
 from xbus.broker.back.bots.batches import BotBatches
 from xbus.broker.back.bots.claims import LEASE_SECONDS, Claims, Given
-from xbus.broker.back.bots.firing import Firing
+from xbus.broker.back.bots.firing import LOOK_AGAIN, Firing
 from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.readers import FailingBatches, ReaderDesk
 from xbus.broker.configuration import Configuration
@@ -25,7 +25,7 @@ from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.commit.statements.bots import KEPT_RUNS, SLOWED_AFTER
 from xbus.broker.journal.configuration import apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.runs import TICKETS, has_ticket
+from xbus.broker.journal.log.bots.runs import TICKETS, has_ticket, read_progress
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
 from xbus.broker.journal.log.sessions import read_sessions
 from xbus.broker.journal.readers import people, read_ranges, read_readers
@@ -243,6 +243,25 @@ async def test_a_bot_whose_progress_cannot_be_read_fires_nothing(
         await broker.look()
     assert [run.bot_id for run in await journal.read(runs)] == [2, 2, 2]
     assert broker.firing._timetable.next == clock.at + timedelta(hours=1)
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+async def test_a_bot_goes_on_once_its_progress_can_be_read_again(
+    is_running: bool, journal: Journal, clock: MovingClock
+) -> None:
+    broker = await broker_with(journal, clock, bot(missed='"all"'))
+    await broker.look()
+    (kept,) = [progress.slots_until for progress in (await journal.read(read_progress)).values()]
+    await edit_sqlite(journal, "UPDATE bot_state SET slots_until = 'never' WHERE bot_id = 1")
+    clock.at += timedelta(hours=3)
+    if is_running:
+        await broker.firing.fire_due()
+    else:
+        await broker.look()
+    await journal.run(lambda connection: connection.execute(sa.update(model.bot_state).values(slots_until=kept)))
+    clock.at += LOOK_AGAIN
+    await broker.firing.fire_due()
+    assert [run.bot_id for run in await journal.read(runs)] == [1, 1, 1]
 
 
 async def test_so_many_runs_are_under_way_as_the_bot_has_instances(journal: Journal, clock: MovingClock) -> None:

@@ -1,8 +1,10 @@
 """The way of a command to the broker: its address, and who logs in there by which password."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,8 +16,12 @@ from xbus.admin.signatures import Described, Given, Taken, option
 from xbus.config import load
 from xbus.config.reaching import reachable
 from xbus.emitter import Emitter, Options
-from xbus.errors import ConfigurationError
+from xbus.errors import ConfigurationError, Failed
+from xbus.rpc.client import Client
+from xbus.rpc.codec import Value
+from xbus.rpc.context import new_context
 from xbus.rpc.curve import PASSWORD_VARIABLE, first_line, parse_address, read_password
+from xbus.rpc.zmtp import parse_way
 
 TIMEOUT = option(
     "How long to insist while the bus does not answer, takes nothing or is paused.",
@@ -90,6 +96,46 @@ class CommandLogin:
         """Make the emitter of a command. Its person waits no longer for a pause than for a bus that does not answer."""
         login, password = self.login_and_password()
         return Emitter(self.address, login, password, retry_seconds=seconds, pause_seconds=seconds)
+
+
+async def call_broker(address: str, seconds: float, verb: str, *args: Value) -> Value:
+    """Make one call, over a connection of its own.
+
+    Args:
+        address: as of ``broker_address``.
+        seconds: to wait for an answer where something listens.
+
+    Raises:
+        CallError: as the broker answers; or it can't be reached.
+        ConfigurationError: the address can't be used.
+    """
+    await _check_reachable(parse_address(address).endpoint, seconds)
+    context = new_context()
+    try:
+        client = Client(context, name=address)
+        try:
+            client.connect(address)
+            return await client.call(verb, *args, timeout=seconds)
+        finally:
+            client.close()
+    finally:
+        context.destroy(linger=0)
+
+
+async def _check_reachable(endpoint: str, seconds: float) -> None:
+    """Fail where nothing listens: a call would wait for a broker until its time-out."""
+    try:
+        _, place = parse_way(endpoint)
+    except ValueError:
+        return  # the client knows other kinds of addresses, and tells what is wrong with one
+    try:
+        async with asyncio.timeout(seconds):
+            _, connection = await asyncio.open_connection(place.host, place.port)
+    except OSError as error:
+        raise Failed(f"{endpoint} can't be reached: {error}") from error
+    connection.close()
+    with suppress(OSError):
+        await connection.wait_closed()
 
 
 def way_to(socket: Literal["front", "back"], whose: str) -> Described:

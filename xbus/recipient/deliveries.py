@@ -8,13 +8,14 @@ would fail alike. A refusal leaves the others alone.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import NoneType
 from typing import Protocol, TypeAlias
 
 from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.recipient.base import Recipient, Worker, kind_of
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import STOPPED, AuthorThread, Calls, stopped
-from xbus.recipient.envelope import WIRE_FIELDS, Batch, Envelope, Event, Note, checked_note
+from xbus.recipient.envelope import WIRE_FIELDS, Batch, Envelope, Event, Note, Rows, checked_note
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.ways import Connections
@@ -307,9 +308,10 @@ class OpenDeliveries:
 
     def end_all(self, deliveries: Iterable[EnvelopeDelivery]) -> None:
         """Keep nothing of envelopes that have come to their end; one that was stopped may be open anew."""
+        open_here = self._open
         for delivery in deliveries:
-            if self._open.get(delivery.id) is delivery:
-                del self._open[delivery.id]
+            if open_here.get(delivery.id) is delivery:
+                del open_here[delivery.id]
                 for event in delivery.events.values():
                     self._steps_of_old += event.taken + event.reports
                 delivery.let_go()
@@ -389,6 +391,15 @@ TAKEN: BundleAnswer = (True,)
 
 _TOO_LARGE: BundleAnswer = (None, ("output_too_large", "what was made of the envelope is too large for a bundle"), None)
 
+_ENVELOPES = {(str, list), (str, list, NoneType), (str, list, list)}
+"""The types of the fields of an envelope in a bundle. One look tells whether all of them fit."""
+
+_EVENTS = {(str, str, list), (str, str, list, NoneType), (str, str, list, dict)}
+"""The types of the fields of an event in it."""
+
+_SHORT = {SHORT_BIN + bytes((size,)): size + 2 for size in range(256)}
+"""The bytes of items in a segment of one short item, by its first two."""
+
 
 def takes_bundles(recipient: Recipient) -> bool:
     """Check whether each envelope can be ended before the next one begins, whatever becomes of it elsewhere.
@@ -428,7 +439,7 @@ class WholeEnvelope(EnvelopeDelivery):
     item: bytes | None = None
     _contents: list[tuple[Event, list[Batch]]] | None = None
 
-    def read_events(self, events: list[Value]) -> None:
+    def read_events(self, events: Rows) -> None:
         """Take up the events.
 
         Raises:
@@ -436,30 +447,18 @@ class WholeEnvelope(EnvelopeDelivery):
         """
         contents: list[tuple[Event, list[Batch]]] = []
         for row in events:
-            if type(row) is not list or not 3 <= len(row) <= 4:
+            if type(row) is not list or tuple(map(type, row)) not in _EVENTS or row[0] in self.events:
                 raise _wrong_form()
-            event_id, name, batches, headers = row if len(row) == 4 else (*row, None)
-            if type(event_id) is not str or type(name) is not str or type(batches) is not list:
-                raise _wrong_form()
-            if event_id in self.events or not (headers is None or type(headers) is dict):
-                raise _wrong_form()
+            event_id, name, batches, *headers = row
             self.events[event_id] = event = Event(event_id, name, self)
-            if headers:
-                event.read_headers(headers)
+            if headers and headers[0]:
+                event.read_headers(headers[0])
             # Most envelopes have one event of one item, and most items less than 256 bytes.
-            if len(events) == len(batches) == 1:
-                batch = batches[0]
-                if type(batch) is list and len(batch) == WIRE_FIELDS:
-                    first_index, items, data, indices = batch
-                    if (
-                        type(data) is bytes
-                        and len(data) > 1
-                        and data[:1] == SHORT_BIN
-                        and len(data) == data[1] + 2
-                        and (first_index, items, indices) == (0, 1, None)
-                    ):
-                        self.item = data[2:]
-                        return
+            if len(events) == len(batches) == 1 and type(batch := batches[0]) is list and len(batch) == WIRE_FIELDS:
+                data = batch[2]
+                if type(data) is bytes and _SHORT.get(data[:2]) == len(data) and batch == [0, 1, data, None]:
+                    self.item = data[2:]
+                    return
             contents.append((event, [Batch.of_wire(batch) for batch in batches]))
         self._contents = contents
 
@@ -468,8 +467,8 @@ class WholeEnvelope(EnvelopeDelivery):
         self.events = {}
         self.at = self.item = self._contents = None
 
-    def take(self, calls: Calls) -> list[list[WireBatch]]:
-        """Bring the envelope to the author's code; give what a worker made of each event.
+    def take(self, calls: Calls) -> BundleAnswer:
+        """Bring the envelope to the author's code; give the answer, with what a worker made of each event.
 
         Raises:
             Exception: as the author's code; or it was let go (``envelope_stopped``).
@@ -483,13 +482,14 @@ class WholeEnvelope(EnvelopeDelivery):
         for event, batches in contents:
             self.at = event
             _, items = calls.whole_event(event, batches)
-            if calls.is_worker:
-                self.made_bytes += sum([len(item.data) for item in items])
-                made.append(wire_batches(items, OUTPUT_BYTES))
-        return made
+            self.made_bytes += sum([len(item.data) for item in items])
+            made.append(wire_batches(items, OUTPUT_BYTES))
+        if self.made_bytes > OUTPUT_BYTES:
+            return _TOO_LARGE
+        return (True, made) if calls.is_worker else TAKEN
 
 
-def read_bundle(envelopes: list[Value]) -> list[WholeEnvelope]:
+def read_bundle(envelopes: Rows) -> list[WholeEnvelope]:
     """Read a bundle.
 
     Args:
@@ -501,12 +501,10 @@ def read_bundle(envelopes: list[Value]) -> list[WholeEnvelope]:
     """
     bundle: list[WholeEnvelope] = []
     for row in envelopes:
-        if type(row) is not list or not 2 <= len(row) <= 3:
+        if type(row) is not list or tuple(map(type, row)) not in _ENVELOPES:
             raise _wrong_form()
-        envelope_id, events, note = row if len(row) == 3 else (*row, None)
-        if type(envelope_id) is not str or type(events) is not list:
-            raise _wrong_form()
-        whole = WholeEnvelope(envelope_id, None if note is None else checked_note(note))
+        envelope_id, events, *note = row
+        whole = WholeEnvelope(envelope_id, checked_note(note[0]) if note and note[0] is not None else None)
         whole.read_events(events)
         bundle.append(whole)
     return bundle
@@ -526,34 +524,33 @@ def take_all(
     """
     answers: list[BundleAnswer] = []
     room = OUTPUT_BYTES
+    takes_single_items, has_commit = calls.takes_single_items, calls.has_commit
     for whole in bundle:
         answer = TAKEN
         try:
             if whole.is_stopped:
                 raise stopped()
             # Nearly all envelopes are of one item, and nearly all consumers take each by itself.
-            if calls.takes_single_items and whole.item is not None:
+            if takes_single_items and whole.item is not None:
                 (whole.at,) = whole.events.values()
                 calls.whole_item(whole.at, whole.item)
             else:
-                made = whole.take(calls)
-                if whole.made_bytes > OUTPUT_BYTES:
-                    answer = _TOO_LARGE
-                elif calls.is_worker:
-                    answer = (True, made)
-            if answer is _TOO_LARGE:
-                pass
-            elif not commits:
-                whole.is_prepared = True
-            elif calls.has_commit or whole.files or whole.is_stopped:
-                calls.commit(whole)
+                answer = whole.take(calls)
+            if answer is not _TOO_LARGE:
+                if not commits:
+                    whole.is_prepared = True
+                elif has_commit or whole.files or whole.is_stopped:
+                    calls.commit(whole)
         except BaseException as error:
             answer = _answer_to(whole, error)
-        if answer[0] is not True and not whole.is_stopped:
-            _roll_back(calls, whole)
         answers.append(answer)
-        room -= whole.made_bytes
-        if answer[0] is None or room < 0 or deliveries.is_closing:
+        if answer is not TAKEN:
+            if answer[0] is not True and not whole.is_stopped:
+                _roll_back(calls, whole)
+            room -= whole.made_bytes
+            if answer[0] is None or room < 0:
+                break
+        if deliveries.is_closing:
             break
     return answers + [()] * (len(bundle) - len(answers))
 

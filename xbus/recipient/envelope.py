@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import product
 from types import NoneType
 from typing import Any, TypeAlias, TypeGuard
 
@@ -20,9 +21,13 @@ Note: TypeAlias = tuple[str | None, str | None, str | None, int | None, float | 
 """The facts that the broker tells of an envelope: emitter, key, ordering key, position, when it was sealed in seconds
 of unix time, and which attempt this is."""
 
+Rows: TypeAlias = list[Any]
+"""Rows of the wire, of which the types of all fields are looked at together."""
+
 _TEXT = (str, NoneType)
 _BYTES = (bytes, NoneType)
-_NUMBERS = (float, int)
+_NOTES = frozenset(product(_TEXT, _TEXT, _TEXT, (int,), (float, int, NoneType), (int,)))
+"""The types of the fields of a note. One look tells whether all of them fit."""
 
 _EARLIEST, _LATEST = -62_135_596_800.0, 253_402_300_800.0
 """The bounds of a moment in seconds of unix time: the years 1 to 9999, as a ``datetime`` takes no others."""
@@ -133,16 +138,11 @@ def checked_note(note: Any) -> Note:
     Raises:
         Refused: it is none (``wrong_arguments``).
     """
-    if type(note) is list and len(note) >= NOTE_FIELDS:
-        emitter, key, ordering_key, position, sealed_at, attempt = told = tuple(note[:NOTE_FIELDS])
-        if (
-            type(emitter) in _TEXT
-            and type(key) in _TEXT
-            and type(ordering_key) in _TEXT
-            and type(position) is type(attempt) is int
-            and (sealed_at is None or (type(sealed_at) in _NUMBERS and _EARLIEST <= sealed_at < _LATEST))
-        ):
-            return told
+    if type(note) is list:
+        told: Any = tuple(note[:NOTE_FIELDS])
+        if tuple(map(type, told)) in _NOTES and (told[4] is None or _EARLIEST <= told[4] < _LATEST):
+            read: Note = told
+            return read
     raise Refused("a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments")
 
 

@@ -151,6 +151,14 @@ async def test_a_broker_is_not_waited_for_where_nothing_listens(bus: str, config
         assert await broker.health_of_both() == (None, None)
 
 
+def test_health_tells_at_once_of_a_broker_that_is_not_there(xbus: Xbus, config: Path) -> None:
+    # A call would wait for a connection until its time-out, and tell of that.
+    result = xbus("health", "--json")
+    causes = [problem["cause"] for line in result.stdout.splitlines() for problem in json.loads(line)["problems"]]
+    assert result.exit_code == 3
+    assert ["Connect call failed" in cause for cause in causes] == [True, True]
+
+
 @contextmanager
 def listening() -> Iterator[int]:
     """A program that takes connections and says nothing."""

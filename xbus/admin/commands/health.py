@@ -6,17 +6,16 @@ from typing import Literal, TypedDict
 
 import click
 
-from xbus.admin.address import broker_address
+from xbus.admin.address import broker_address, call_broker
 from xbus.admin.output import CAUSE, Column, Output, Row, name_column, one_json
 from xbus.admin.signatures import CommandBus, command, option, shown
 from xbus.ending import NOT_NOW, REFUSED
 from xbus.errors import CallError, ProtocolError, Refused
-from xbus.rpc.client import Client
-from xbus.rpc.context import new_context
 from xbus.rpc.messages import HealthPause, HealthProblem, HealthReport
 from xbus.rpc.shapes import AnswerReader
 
 ANSWER_SECONDS = 5.0
+"""Seconds to wait for an answer where something listens."""
 
 UNREACHABLE = "unreachable"
 
@@ -87,21 +86,14 @@ def _exit_code(reports: list[HealthReport], is_silent: bool) -> int:
 
 
 async def _ask(addresses: list[str]) -> list[HealthReport | CallError]:
-    context = new_context()
-    try:
-        return await asyncio.gather(*(_ask_one(Client(context, name=address), address) for address in addresses))
-    finally:
-        context.destroy(linger=0)
+    return await asyncio.gather(*map(_ask_one, addresses))
 
 
-async def _ask_one(client: Client, address: str) -> HealthReport | CallError:
+async def _ask_one(address: str) -> HealthReport | CallError:
     try:
-        client.connect(address)
-        answer = await client.call("xbus.health", timeout=ANSWER_SECONDS)
+        answer = await call_broker(address, ANSWER_SECONDS, "xbus.health")
     except CallError as error:
         return error
-    finally:
-        client.close()
     try:
         return _REPORT.read(answer)
     except Refused as error:

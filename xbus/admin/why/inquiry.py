@@ -5,7 +5,6 @@ Readers, bots and emitters are explained here, by pure functions.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -14,7 +13,7 @@ from shlex import quote
 from typing import Literal, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
-from xbus.admin.address import broker_address
+from xbus.admin.address import broker_address, call_broker
 from xbus.admin.why.deliveries import (
     Surroundings,
     explain_envelope,
@@ -48,14 +47,10 @@ from xbus.broker.journal.writes import PauseKind
 from xbus.clock import Clock
 from xbus.errors import EnvelopeCancelled, Failed, Refused
 from xbus.ids import keyed_envelope_id
-from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
-from xbus.rpc.context import new_context
-from xbus.rpc.curve import parse_address
 from xbus.rpc.messages import HealthProblem, HealthReport
 from xbus.rpc.messages.insight import MOST_ROLES_TOLD, DeliveredSoFar, Insight, RefusedCall, SlowedEmitter
 from xbus.rpc.shapes import AnswerReader
-from xbus.rpc.zmtp import parse_way
 from xbus.states import BotRunState, EnvelopeState, RangeState
 
 ANSWER_SECONDS = 3.0
@@ -139,39 +134,9 @@ class RunningBroker:
 
     async def _call(self, side: Side, verb: str, *args: Value) -> Value | None:
         try:
-            return await _call(broker_address(side, None, self._config_path), self._answer_seconds, verb, *args)
+            return await call_broker(broker_address(side, None, self._config_path), self._answer_seconds, verb, *args)
         except Failed:
             return None
-
-
-async def _call(address: str, seconds: float, verb: str, *args: Value) -> Value:
-    await _check_reachable(parse_address(address).endpoint, seconds)
-    context = new_context()
-    try:
-        client = Client(context, name=address)
-        try:
-            client.connect(address)
-            return await client.call(verb, *args, timeout=seconds)
-        finally:
-            client.close()
-    finally:
-        context.destroy(linger=0)
-
-
-async def _check_reachable(endpoint: str, seconds: float) -> None:
-    """Fail where nothing listens: a call would wait for a broker until its time-out."""
-    try:
-        _, place = parse_way(endpoint)
-    except ValueError:
-        return  # the client knows other kinds of addresses, and tells what is wrong with one
-    try:
-        async with asyncio.timeout(seconds):
-            _, connection = await asyncio.open_connection(place.host, place.port)
-    except OSError as error:
-        raise Failed(f"{endpoint} can't be reached: {error}") from error
-    connection.close()
-    with suppress(OSError):
-        await connection.wait_closed()
 
 
 def explain_reader(facts: ReaderFacts) -> list[Finding]:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NoReturn
 
 from xbus.broker.back.bots.timetable import Timetable
@@ -23,6 +23,9 @@ MOST_AT_ONCE = 100
 
 LONGEST_WAIT_SECONDS = 30.0
 """A clock that somebody sets is noticed so soon."""
+
+LOOK_AGAIN = timedelta(seconds=LONGEST_WAIT_SECONDS)
+"""A bot whose progress could not be read is looked at again so late. Each look reads the progress of all bots."""
 
 RETRY_SECONDS = 1.0
 """Seconds until a database is asked again that could not be."""
@@ -53,6 +56,8 @@ class Firing:
         self._schedules: dict[tuple[str, str], Schedule] = {}
         self._known: dict[int, BotEntry] = {}
         self._progress: dict[int, BotProgress] = {}
+        self._again: datetime | None = None
+        """When to look at all bots again, as the progress of one could not be read."""
         self._changed = asyncio.Event()
 
     def configuration_changed(self) -> None:
@@ -94,6 +99,7 @@ class Firing:
         self._timetable.retain(bots)
         progress = self._progress = await self._journal.read(read_progress)
         self._known = {bot_id: bot for bot_id, bot in bots.items() if bot_id in progress}
+        self._again = None if len(self._known) == len(bots) else self._clock.now() + LOOK_AGAIN
         # Thousands of crons take a second, and the loop has other work.
         for bot_id, moment in await asyncio.to_thread(self._first_moments, self._known.values(), progress):
             self._timetable.put(bot_id, moment)
@@ -123,6 +129,8 @@ class Firing:
             JournalUnavailable: the database can't be written now.
         """
         now = self._clock.now()
+        if self._again is not None and now >= self._again:
+            await self.follow()
         due = [bot_id for bot_id in self._timetable.take_due(now) if bot_id in self._known]
         await asyncio.gather(*(self._fire(self._known[bot_id], now) for bot_id in due))
 
@@ -148,5 +156,8 @@ class Firing:
             self._timetable.put(bot.id, self._next(bot, progress))
 
     async def _read(self, bot: BotEntry) -> BotProgress | None:
-        """Read how far a bot has come. One whose progress can't be read is looked at again with the next change."""
-        return (await self._journal.read(read_progress, [bot.id])).get(bot.id)
+        """Read how far a bot has come. One whose progress can't be read is looked at again later."""
+        progress = (await self._journal.read(read_progress, [bot.id])).get(bot.id)
+        if progress is None:
+            self._again = self._clock.now() + LOOK_AGAIN
+        return progress

@@ -27,7 +27,6 @@ from xbus.broker.journal.configuration.entries import (
     SubscriptionSpec,
 )
 from xbus.broker.journal.configuration.logins import (
-    LoginKeys,
     allow_key,
     check_login,
     end_login,
@@ -49,7 +48,6 @@ __all__ = [
     "ConfigurationProblem",
     "EmitterSpec",
     "EventTypeSpec",
-    "LoginKeys",
     "Move",
     "NodeSpec",
     "Place",
