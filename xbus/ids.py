@@ -5,6 +5,7 @@ import functools
 import hashlib
 import hmac
 import os
+import struct
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
@@ -152,9 +153,14 @@ def format_uuid(made: bytes) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+_GROUPS = struct.Struct("8s4s4s4s12s")
+"""The digits of a UUID between its hyphens (RFC 9562)."""
+
+
 def texts_of(ids: Iterable[bytes]) -> list[str]:
-    """Write ids as ``format_uuid`` does; no function of Python is called for each."""
-    return [f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" for text in map(bytes.hex, ids)]
+    """Write ids as ``format_uuid`` does; no code of Python runs for each."""
+    digits = b"".join(ids).hex().encode()
+    return b" ".join(map(b"-".join, _GROUPS.iter_unpack(digits))).decode().split()
 
 
 def token_hash(token: str) -> bytes:

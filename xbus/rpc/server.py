@@ -306,11 +306,11 @@ class Server:
             self._held_back = True
         return not self._held_back and (self._may_read_on is None or self._may_read_on())
 
-    def _serve(self, connection: CallerConnection, frames: list[bytes]) -> None:
+    def _serve(self, connection: CallerConnection, frames: list[bytes], size: int) -> None:
         if not connection.is_known:
             connection.is_known = self._answering.knows_caller(frames)
         if len(frames) != CHANNEL_ANSWER_FRAMES:
-            call = Call(connection.peer, frames, sum(map(len, frames)), connection)
+            call = Call(connection.peer, frames, size, connection)
             if self._turns.add(call):
                 self._answering.take(call)
             else:
@@ -475,7 +475,13 @@ class Turns:
             if (share.recent.calls == share.earlier.calls == 0 and share.debt <= 0) or _has_room(
                 share, call, self._present_share
             ):
-                self._begin(share, call)
+                # As ``_begin``, whose call each message would pay for.
+                weight = call.size + CALL_BYTES
+                call.counted_in = recent = share.recent
+                recent.weight += weight
+                recent.calls += 1
+                call.debt_before = share.debt
+                share.debt = 0.0 if weight <= self._share_bytes else weight - self._share_bytes
                 return True
             self.line.append(share)
         share.waiting.append(call)
@@ -515,7 +521,7 @@ class Turns:
         return None
 
     def _begin(self, share: _Share, call: Call) -> None:
-        """Count a call as under way."""
+        """Count a call as under way that has waited."""
         weight = call.size + CALL_BYTES
         call.counted_in = recent = share.recent
         recent.weight += weight

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from xbus.broker.front.envelopes import (
@@ -13,13 +13,14 @@ from xbus.broker.front.envelopes import (
     Intake,
     Known,
     NewEvent,
+    NewGroup,
     OpenEnvelope,
     ReplyRequests,
     envelope_unknown,
 )
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import GroupType, PutEnvelope, PutGroup, SealedGroup, SealReceipt
+from xbus.broker.journal.writes import PutEnvelope, PutGroup, SealedGroup, SealReceipt
 from xbus.clock import Clock
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Refused
@@ -29,29 +30,6 @@ from xbus.rpc.codec import pack_item
 from xbus.rpc.deferred import Answer, Deferred, Promise
 
 T = TypeVar("T")
-
-
-class NewGroup(NamedTuple):
-    """Whole envelopes of one event each, as they came, in columns; see ``PutGroup``."""
-
-    emitter_ids: Sequence[int]
-    envelope_ids: Sequence[bytes]
-    event_ids: Sequence[bytes]
-    type_names: Sequence[str]
-    items: Sequence[int]
-    data: Sequence[bytes]
-    heads: Sequence[EnvelopeHead]
-    tags: Sequence[EventTags]
-
-    @property
-    def header_sizes(self) -> tuple[int, int]:
-        """The bytes of all headers, and the most that one envelope has."""
-        if self.heads.count(PLAIN_HEAD) == len(self.heads) and self.tags.count(NO_TAGS) == len(self.tags):
-            return 0, 0
-        # Unpacked, as a property of each would take most of the time.
-        pairs = zip(self.heads, self.tags, strict=True)
-        sizes = [len(headers or b"") + len(of_event or b"") for (_, _, headers), (of_event, _) in pairs]
-        return sum(sizes), max(sizes)
 
 
 class Front:
@@ -322,12 +300,7 @@ class Front:
         Raises:
             CallError: one of them could not come alone.
         """
-        self._group_types(group, group.header_sizes[1])
-
-    def _group_types(self, group: NewGroup, most_bytes: int) -> list[GroupType]:
-        if self._large_bytes is not None and max(map(len, group.data)) >= self._large_bytes:
-            raise Refused("an envelope goes alone whose data goes to the object store", code="wrong_arguments")
-        return self._checks.group(group.emitter_ids, group.type_names, group.items, group.data, most_bytes)
+        self._checks.group(group, self._large_bytes)
 
     def put_group(self, group: NewGroup) -> Promise[SealedGroup]:
         """Take envelopes of one event each, all or none of them; answered with what was sealed.
@@ -335,14 +308,14 @@ class Front:
         Raises:
             CallError: one of them could not come alone, or all together are too much for now.
         """
-        header_bytes, most_bytes = group.header_sizes
-        emitter_ids, items, data = group.emitter_ids, group.items, group.data
-        types = self._group_types(group, most_bytes)
+        types = self._checks.group(group, self._large_bytes)
+        emitter_ids, envelope_ids, event_ids, _, items, data, heads, tags, header_bytes, _ = group
         self._space.take_new(emitter_ids, data)
         self._checks.throttle.charge_all(emitter_ids, items, data)
-        columns = (group.envelope_ids, group.event_ids, types, items, data, group.heads, group.tags)
         size = sum(map(len, data)) + header_bytes
-        return self._envelopes.put_group(PutGroup(emitter_ids, self._clock.now(), *columns, size))
+        return self._envelopes.put_group(
+            PutGroup(emitter_ids, self._clock.now(), envelope_ids, event_ids, types, items, data, heads, tags, size)
+        )
 
     def put_keyed(
         self, emitter_id: int, session: bytes, events: Sequence[NewEvent], options: EnvelopeHead

@@ -13,13 +13,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias, cast
 from uuid import UUID
 
 from xbus.broker.answers import on_wire, promised_answer, recode
-from xbus.broker.front.envelopes import NewEvent, Throttle, heads_of_arrays, tags_of_array
-from xbus.broker.front.front import Front, NewGroup
+from xbus.broker.front.envelopes import (
+    NewEvent,
+    NewGroup,
+    Throttle,
+    header_sizes,
+    heads_of_arrays,
+    new_group,
+    tags_of_array,
+)
+from xbus.broker.front.front import Front
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.writes import SealedGroup, SealReceipt
 from xbus.broker.sessions import Sessions
@@ -54,8 +62,14 @@ _DATA: Callable[[Any], bytes] = itemgetter(4)
 _VERSION: Callable[[bytes], int] = itemgetter(6)
 """Gives the byte of a UUID whose upper half is its version (RFC 9562)."""
 
-_COMPUTED = bytes(range(COMPUTED_VERSION << 4, (COMPUTED_VERSION + 1) << 4))
+_COMPUTED = frozenset(range(COMPUTED_VERSION << 4, (COMPUTED_VERSION + 1) << 4))
 """Such bytes of the ids that the bus computes."""
+
+_TEXTS, _NUMBERS, _BYTES, _LENGTHS = {str}, {int}, {bytes}, {ID_BYTES}
+"""The types of what an envelope consists of, and the length of its ids."""
+
+_EMITTER_IDS: Callable[["_Message"], list[int]] = attrgetter("emitter_ids")
+_ENTRIES: Callable[["_Message"], list[Value]] = attrgetter("entries")
 
 _Columns: TypeAlias = tuple[
     Sequence[bytes],
@@ -122,18 +136,19 @@ class GroupIntake:
             emitter_id = self._sessions.owner(token)
         except Refused as refusal:
             recode(refusal, "put_envelopes")
-        now = self._now()
-        last, self._last_emitter = self._last_emitter, emitter_id
-        if last not in (None, emitter_id):
-            self._shared_until = now + SHARED_SECONDS
+        if emitter_id != self._last_emitter:
+            if self._last_emitter is not None:
+                self._shared_until = self._now() + SHARED_SECONDS
+            self._last_emitter = emitter_id
         waiting = self._waiting.get(emitter_id)
-        is_short = len(envelopes) <= SPAN_ENVELOPES
-        if not envelopes or (waiting is None and (is_short or now >= self._shared_until)):
+        if not envelopes or (
+            waiting is None and (len(envelopes) <= SPAN_ENVELOPES or self._now() >= self._shared_until)
+        ):
             message = _Message(self._front, emitter_id, token, envelopes, in_order, self._note_refusal)
             if envelopes:
-                self.gathered.append(message)
-                if len(self.gathered) == 1:
+                if not self.gathered:
                     self._turn.at_end(self.flush)
+                self.gathered.append(message)
             return message
         long = _LongMessage(token, envelopes, in_order)
         if waiting is None:
@@ -146,6 +161,17 @@ class GroupIntake:
     def flush(self) -> None:
         """Put what was gathered."""
         gathered, self.gathered = self.gathered, []
+        try:
+            size: float = sum(map(len, map(_DATA, chain.from_iterable(map(_ENTRIES, gathered)))))
+        except (TypeError, LookupError):  # one of them has no data
+            size = math.inf
+        if size > TOGETHER_BYTES or self._front.keeps_objects:
+            self._put_in_portions(gathered)
+        else:
+            self._put_together(gathered)
+
+    def _put_in_portions(self, gathered: "list[_Message]") -> None:
+        """Put messages in groups of some size, those of emitters apart where large data goes to an object store."""
         together: list[_Message] = []
         size = 0
         keeps_objects = self._front.keeps_objects
@@ -167,13 +193,8 @@ class GroupIntake:
     def _put_together(self, messages: "list[_Message]") -> None:
         """Put the envelopes of messages as one group, apart from those of messages that are not plain."""
         try:
-            if len(messages) == 1:
-                entries = messages[0].entries
-                emitter_ids = [messages[0].emitter_id] * len(entries)
-            else:
-                entries = [*chain.from_iterable([message.entries for message in messages])]
-                emitter_ids = [*chain.from_iterable([[each.emitter_id] * len(each.entries) for each in messages])]
-            group = group_of(emitter_ids, entries)
+            emitter_ids = [*chain.from_iterable(map(_EMITTER_IDS, messages))]
+            group = group_of(emitter_ids, [*chain.from_iterable(map(_ENTRIES, messages))])
             if self._front.heard_of(group.envelope_ids):
                 raise _not_plain()
             self._front.put_group(group).add_done_callback(partial(self._sealed, messages))
@@ -222,9 +243,9 @@ class GroupIntake:
         message = waiting[0]
         span = message.next_span(SPAN_ENVELOPES if self._now() < self._shared_until else len(message.left))
         put = _Message(self._front, emitter_id, message.token, span, message.in_order, self._note_refusal)
-        self.gathered.append(put)
-        if len(self.gathered) == 1:
+        if not self.gathered:
             self._turn.at_end(self.flush)
+        self.gathered.append(put)
         put.add_done_callback(partial(self._span_answered, emitter_id, message, len(span)))
 
     def _span_answered(self, emitter_id: int, message: "_LongMessage", envelopes: int, done: Promise[Answers]) -> None:
@@ -277,6 +298,9 @@ class _Message(Promise[Answers]):
         entries: the envelopes.
         in_order: as of ``GroupIntake.put_envelopes``.
         note_refusal: as of ``GroupIntake``.
+
+    Attributes:
+        emitter_ids: its emitter, for each envelope.
     """
 
     def __init__(
@@ -291,13 +315,16 @@ class _Message(Promise[Answers]):
         self._front = front
         self.emitter_id = emitter_id
         self._token = token
+        self.emitter_ids = [emitter_id] * len(entries)
         self.entries = entries
         self._in_order = in_order
         self._note_refusal = note_refusal
-        self._answers: list[GroupedReceipt | GroupedError | None] = [None] * len(entries)
-        self._missing = len(entries)
         if not entries:
             self.set_result([])
+
+    _answers: list[GroupedReceipt | GroupedError | None]
+    """The answers so far, of a message whose envelopes don't go on as one group."""
+    _missing: int
 
     @property
     def is_plain(self) -> bool:
@@ -322,6 +349,8 @@ class _Message(Promise[Answers]):
     def sort(self) -> None:
         """Put those together that are plain, and each of the others alone; in order, none behind one that is wrong."""
         in_order = self._in_order
+        self._answers = [None] * len(self.entries)
+        self._missing = len(self.entries)
         plain: list[int] = []
         alone: list[int] = []
         last: list[int] = []
@@ -450,19 +479,15 @@ def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
         ids, event_ids, names, items, data, heads, tags = cast(_Columns, zip(*entries, strict=True))
     except (TypeError, ValueError):
         raise _not_plain() from None
-    if (
-        not {str}.issuperset(map(type, names))
-        or not {int}.issuperset(map(type, items))
-        or not {bytes}.issuperset(map(type, data))
-    ):
-        raise _not_plain()
     number = len(ids)
     read_heads, read_tags = [PLAIN_HEAD] * number, [NO_TAGS] * number
+    sizes = 0, 0
     own: Sequence[bytes] = (*ids, *event_ids)
     """The ids that callers made."""
     if not heads.count(None) == tags.count(None) == number:
         read_heads = heads_of_arrays(heads)
         read_tags = [NO_TAGS if value is None else tags_of_array(value) for value in tags]
+        sizes = header_sizes(read_heads, read_tags)
         keyed = [place for place, head in enumerate(read_heads) if head[1] is not None]
         if keyed:
             others = {*range(number)}.difference(keyed)
@@ -473,13 +498,16 @@ def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
             for place, envelope_id, event_id in zip(keyed, *made, strict=True):
                 ids[place], event_ids[place] = envelope_id, event_id
     if (
-        not {bytes}.issuperset(map(type, own))
-        or not {ID_BYTES}.issuperset(map(len, own))
-        or len(bytes(map(_VERSION, own)).translate(None, _COMPUTED)) < len(own)
+        not _TEXTS.issuperset(map(type, names))
+        or not _NUMBERS.issuperset(map(type, items))
+        or not _BYTES.issuperset(map(type, data))
+        or not _BYTES.issuperset(map(type, own))
+        or not _LENGTHS.issuperset(map(len, own))
+        or not _COMPUTED.isdisjoint(map(_VERSION, own))
         or len({*ids, *event_ids}) < 2 * number
     ):
         raise _not_plain()
-    return NewGroup(emitter_ids, ids, event_ids, names, items, data, read_heads, read_tags)
+    return new_group((emitter_ids, ids, event_ids, names, items, data, read_heads, read_tags, *sizes))
 
 
 def _not_plain() -> Refused:

@@ -84,6 +84,7 @@ class _Peer:
     def take(self, message: list[bytes]) -> bool:
         port = self.port
         turn = port.turn.number
+        size = self.stream.incoming.message_bytes
         if (
             self.read_in != turn
             and self.is_known
@@ -92,10 +93,10 @@ class _Peer:
             and not port.line
         ):
             self.read_in = turn
-            port.allowed_bytes -= sum(map(len, message))
+            port.allowed_bytes -= size
         elif not port.may_read(self):
             return False
-        port.serve(self, message)
+        port.serve(self, message, size)
         return True
 
     def is_ready(self, stream: ZmtpStream) -> None:

@@ -49,7 +49,7 @@ class PortOwner:
         name: for the log.
         clock: measures how often a cut is logged.
         traffic: limits of each connection and of all.
-        serve: gets each message, and the connection by which it came.
+        serve: gets each message, the connection by which it came, and the bytes of its frames.
         may_read: asked before each message.
         has_room_for: asked before each message with the id of its connection; after a no that is read no further until
             ``resume``. A port that can't stop a single connection need not ask.
@@ -61,7 +61,7 @@ class PortOwner:
     name: str
     clock: Clock
     traffic: TrafficLimits
-    serve: Callable[[CallerConnection, list[bytes]], None]
+    serve: Callable[[CallerConnection, list[bytes], int], None]
     may_read: Callable[[], bool]
     has_room_for: Callable[[bytes], bool]
     line: Collection[object]

@@ -136,7 +136,7 @@ class RouterPort:
             # It had connected before its key was taken away, and says its first word only now.
             self._guard.cut_off(connection, KEY_REVOKED)
         else:
-            self._owner.serve(connection, frames)
+            self._owner.serve(connection, frames, sum(map(len, frames)))
 
     def _ended(self, descriptor: int) -> None:
         self._owner.on_gone(None)

@@ -149,6 +149,8 @@ class Incoming:
         self._frames = [*route]
         self.unfinished = 0
         """The bytes of the message whose end has not come, without the header of a frame that came in part."""
+        self.message_bytes = 0
+        """The bytes of all frames of the last message."""
         self._of_part = 0
         self._commands_of_part = 0
         self._greeting: bytes | None = b""
@@ -223,7 +225,8 @@ class Incoming:
         self._of_part += 1
         if self._of_part > _MOST_OF_A_PART:
             raise _too_many()
-        if len(frames) > self._most_frames or sum(map(len, frames)) > self._most_bytes:
+        self.message_bytes = size = sum(map(len, frames))
+        if len(frames) > self._most_frames or size > self._most_bytes:
             raise self._too_large(len(frames))
         self.unfinished = 0
         if at == len(data):

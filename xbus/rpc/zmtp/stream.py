@@ -45,8 +45,8 @@ _CAN_WRITE: int = getattr(select, "EPOLLOUT", 0)
 _NO_LINGER = struct.pack("=ii", 1, 0)
 
 
-_header_before_others = HEADERS[MORE].__getitem__
-_header_of_last = HEADERS[0].__getitem__
+_BEFORE_OTHERS, _LAST = HEADERS[MORE], HEADERS[0]
+"""The headers of frames by their size."""
 
 
 class SocketWatch:
@@ -189,7 +189,7 @@ class ZmtpStream:
 
     Args:
         connected: the socket; the stream closes it.
-        incoming: reads the bytes that come.
+        incoming: reads the bytes that come, and keeps the size of the message that was read last.
         owner: takes the messages.
         watch: calls it when there is something to read; the loop itself where none is given.
         turn: messages go at its end, where no ``watch`` is given.
@@ -209,7 +209,7 @@ class ZmtpStream:
         self._recv = connected.recv
         self._sendmsg = connected.sendmsg
         self._descriptor = connected.fileno()
-        self._incoming = incoming
+        self.incoming = incoming
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._watch = watch or self._loop
@@ -259,17 +259,25 @@ class ZmtpStream:
 
     def send(self, frames: Sequence[Frame]) -> None:
         """Send a message when this turn of the loop is done, or when enough is together."""
-        headers = [*map(_header_before_others, map(len, frames))]
-        headers[-1] = _header_of_last(len(frames[-1]))
-        pieces: list[Any] = [*chain.from_iterable(zip(headers, frames, strict=True))]
-        if Pieces in map(type, frames):
-            pieces = [*chain.from_iterable([each.pieces if isinstance(each, Pieces) else (each,) for each in pieces])]
-        size = sum(map(len, pieces))
-        if size < _LARGE_BYTES:
-            self._unsent.append(b"".join(pieces))
+        pieces: list[Any] = []
+        size = length = 0
+        for frame in frames:
+            length = len(frame)
+            size += length
+            pieces.append(_BEFORE_OTHERS[length])
+            pieces.append(frame)
+        pieces[-2] = _LAST[length]
+        try:
+            message = b"".join(pieces) if size < _LARGE_BYTES else b""
+        except TypeError:  # a frame is in pieces
+            message = b""
+        if message:
+            self._unsent.append(message)
+            self.unsent_bytes += len(message)
         else:
+            pieces = [*chain.from_iterable([each.pieces if isinstance(each, Pieces) else (each,) for each in pieces])]
             self._unsent += pieces
-        self.unsent_bytes += size
+            self.unsent_bytes += sum(map(len, pieces))
         if self.waits_for_room:
             return
         if self.unsent_bytes >= _EARLY_BYTES:
@@ -338,7 +346,7 @@ class ZmtpStream:
         Args:
             part: empty for those that have come before; None to read one.
         """
-        incoming, owner = self._incoming, self._owner
+        incoming, owner = self.incoming, self._owner
         if part is None:
             if not self._is_reading or self._next_turn is not None:
                 # Another connection of this turn has stopped it, or what has come before goes first.
@@ -387,9 +395,9 @@ class ZmtpStream:
     def _answer(self) -> None:
         # Whoever leaves so much unread hears of our life by that, and keeps us from nothing by asking.
         if not self.waits_for_room:
-            for answer in self._incoming.answers:
+            for answer in self.incoming.answers:
                 self.send_bytes(answer)
-        self._incoming.answers.clear()
+        self.incoming.answers.clear()
 
     def _send(self) -> None:
         self._sends_soon = False

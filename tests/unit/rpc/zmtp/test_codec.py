@@ -61,6 +61,15 @@ def test_messages_come_whole_from_pieces_of_any_size(size: int) -> None:
     assert incoming.answers == [GREETING, ROUTER.ready]
 
 
+@pytest.mark.parametrize("message", MESSAGES)
+@pytest.mark.parametrize("size", [1, 300, 100_000])
+def test_a_message_is_measured_with_its_route(message: list[bytes], size: int) -> None:
+    incoming, data = shaken(), encode_message(message)
+    for at in range(0, len(data), size):
+        heard(incoming, data[at : at + size])
+    assert incoming.message_bytes == sum(map(len, [ROUTE, *message]))
+
+
 def test_messages_come_whole_from_pieces_of_all_sizes() -> None:
     draw = random.Random(1)
     data = SHAKEN + b"".join(map(encode_message, 20 * MESSAGES))

@@ -332,14 +332,12 @@ def parts_on_wire(
             group.tags,
             group.emitter_ids,
         )
-        columns: Sequence[Iterable[Any]] = whole
+        columns: list[Sequence[Any]] = [*whole]
         if len(part.positions) < len(part.sealed.hashes):
-            columns = [map(values.__getitem__, part.places) for values in whole]
+            columns = [*map(part.column, whole)]
+        columns = [texts_of(columns[0]), texts_of(columns[1]), *columns[2:], part.positions]
         # No function of Python is called for most of them.
-        for one, two, kind, items, data, head, tags, emitter_id, position in zip(*columns, part.positions, strict=True):
-            one, two = one.hex(), two.hex()
-            envelope_id = f"{one[:8]}-{one[8:12]}-{one[12:16]}-{one[16:20]}-{one[20:]}"
-            event_id = f"{two[:8]}-{two[8:12]}-{two[12:16]}-{two[16:20]}-{two[20:]}"
+        for envelope_id, event_id, kind, items, data, head, tags, emitter_id, position in zip(*columns, strict=True):
             event: Any = (event_id, kind.name, [(0, items, data, None)] if items else [])
             if wants_headers and (head.headers is not None or tags is not NO_TAGS):
                 plain = {"envelope_headers": head.headers}

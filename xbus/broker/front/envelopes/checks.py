@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import NoneType
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from xbus.broker.configuration import Configuration
-from xbus.broker.journal.log.catalog import EventType
+from xbus.broker.journal.log.catalog import Catalog, EventType
 from xbus.broker.journal.writes import PAUSED, GroupType, PauseEntry, PutEvent, SendingLimits
 from xbus.clock import Clock
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
@@ -54,6 +54,38 @@ class NewEvent(NamedTuple):
     items: int
     data: bytes
     tags: EventTags = NO_TAGS
+
+
+class NewGroup(NamedTuple):
+    """Whole envelopes of one event each, as they came, in columns; see ``PutGroup``.
+
+    Args:
+        header_bytes: of all headers.
+        most_header_bytes: those of the envelope that has the most.
+    """
+
+    emitter_ids: Sequence[int]
+    envelope_ids: Sequence[bytes]
+    event_ids: Sequence[bytes]
+    type_names: Sequence[str]
+    items: Sequence[int]
+    data: Sequence[bytes]
+    heads: Sequence[EnvelopeHead]
+    tags: Sequence[EventTags]
+    header_bytes: int
+    most_header_bytes: int
+
+
+new_group: Callable[[tuple[object, ...]], NewGroup] = partial(tuple.__new__, NewGroup)
+"""Makes a group of its columns, without a call of a Python function."""
+
+
+def header_sizes(heads: Sequence[EnvelopeHead], tags: Sequence[EventTags]) -> tuple[int, int]:
+    """Compute the bytes of all headers of a group, and the most that one envelope has."""
+    # Unpacked, as a property of each would take most of the time.
+    pairs = zip(heads, tags, strict=True)
+    sizes = [len(headers or b"") + len(of_event or b"") for (_, _, headers), (of_event, _) in pairs]
+    return sum(sizes), max(sizes)
 
 
 class Checks:
@@ -211,22 +243,11 @@ class Checks:
         check_room(envelope_id, items, data_bytes + header_bytes, limits)
         return puts
 
-    def group(
-        self,
-        emitter_ids: Sequence[int],
-        type_names: Sequence[str],
-        items: Sequence[int],
-        data: Sequence[bytes],
-        most_bytes: int,
-    ) -> list[GroupType]:
+    def group(self, group: NewGroup, large_bytes: int | None) -> list[GroupType]:
         """Let envelopes of one event each pass; returns the types of the events.
 
         Args:
-            emitter_ids: those of their emitters.
-            type_names: those of their events.
-            items: how many each has.
-            data: of each, as in ``model.segment``.
-            most_bytes: the bytes of headers that any of them has at the most.
+            large_bytes: the data that goes to the object store has so many bytes and more; None without one.
 
         Raises:
             Refused: as the single calls would for one of them.
@@ -235,14 +256,17 @@ class Checks:
         if self._configuration.catalog is not self._catalog:
             self._catalog = self._configuration.catalog
             self._allowed.clear()
-        pairs = [*zip(emitter_ids, type_names, strict=True)]
-        types = [*map(self._allowed.get, pairs)]
+        emitter_ids, _, _, type_names, items, data, _, _, _, most_bytes = group
+        types: list[Any] = [*map(self._allowed.get, zip(emitter_ids, type_names, strict=True))]
         if None in types:
+            pairs = [*zip(emitter_ids, type_names, strict=True)]
             allowed = {pair: self._group_type(*pair) for pair in set(pairs)}
             types = [*map(allowed.get, pairs)]
         largest, limits = max(map(len, data)), self._limits
         if largest > limits.batch_bytes or min(items) < 0:
             raise Refused("a batch of a group is too large, or counted wrong", code="batch_too_large")
+        if large_bytes is not None and largest >= large_bytes:
+            raise Refused("an envelope goes alone whose data goes to the object store", code="wrong_arguments")
         try:
             if (size := largest_of(data, items)) > limits.item_bytes:
                 self.item_size(size)
@@ -250,7 +274,7 @@ class Checks:
             raise Refused("a batch does not hold its items", code="bad_items") from error
         if max(items) > limits.envelope_items or largest + most_bytes > limits.envelope_bytes:
             check_room(NO_ID, max(items), largest + most_bytes, limits)
-        return [*filter(None, types)]
+        return types
 
     def _group_type(self, emitter_id: int, type_name: str) -> GroupType:
         found = self._allowed.get((emitter_id, type_name))
@@ -394,6 +418,9 @@ class Throttle:
         self.configuration = configuration
         self._now = now
         self._usage: dict[int, _Usage] = {}
+        self._seen: Catalog | None = None
+        self._limited: frozenset[int] = frozenset()
+        """The emitters that have limits by that catalog."""
 
     def limits(self, emitter_id: int) -> SendingLimits | None:
         """Give the limits of an emitter; None where it has none."""
@@ -411,12 +438,14 @@ class Throttle:
 
     def charge_all(self, emitter_ids: Sequence[int], items: Sequence[int], data: Sequence[bytes]) -> None:
         """Let the items of envelopes of several emitters pass, all or none of them; see ``charge``."""
-        emitters = self.configuration.catalog.emitters
+        catalog = self.configuration.catalog
+        if catalog is not self._seen:
+            self._seen = catalog
+            self._limited = frozenset(each for each, emitter in catalog.emitters.items() if emitter.limits is not None)
+        if self._limited.isdisjoint(emitter_ids):
+            return
         charged = []
-        for emitter_id in {*emitter_ids}:
-            emitter = emitters.get(emitter_id)
-            if emitter is None or emitter.limits is None:
-                continue
+        for emitter_id in self._limited.intersection(emitter_ids):
             own = [place for place, each in enumerate(emitter_ids) if each == emitter_id]
             charged += self._buckets(
                 emitter_id, sum([items[place] for place in own]), sum([len(data[place]) for place in own])

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -48,6 +49,9 @@ clients send at once."""
 
 Known: TypeAlias = OpenEnvelope | ClosedEnvelope | PrunedKeyedEnvelope
 T = TypeVar("T")
+Summed = TypeVar("Summed")
+
+_NOBODY: frozenset[bytes] = frozenset()
 
 Act: TypeAlias = Callable[[Known | None], Answer[T]]
 """The act of a call on its envelope, which is None where there is none."""
@@ -103,14 +107,25 @@ class Intake:
     def take_group(self, sealed: SealedGroup) -> None:
         """Count the envelopes of a group that was just sealed."""
         group = sealed.group
-        for emitter_id, data in zip(group.emitter_ids, group.data, strict=True):
+        for emitter_id, (envelopes, data_bytes) in _sums(group.emitter_ids, [*map(len, group.data)]).items():
             of_emitter = self.by_emitter[emitter_id]
-            of_emitter.envelopes += 1
-            of_emitter.data_bytes += len(data)
-        for event_type, items in zip(group.types, group.items, strict=True):
+            of_emitter.envelopes += envelopes
+            of_emitter.data_bytes += data_bytes
+        for event_type, (events, items) in _sums(group.types, group.items).items():
             of_type = self.by_type[event_type.name]
-            of_type.events += 1
+            of_type.events += events
             of_type.items += items
+
+
+def _sums(keys: Sequence[Summed], values: Sequence[int]) -> dict[Summed, tuple[int, int]]:
+    """Count the places of each key, and sum the values there."""
+    if len(kinds := set(keys)) == 1:
+        return {kinds.pop(): (len(keys), sum(values))}
+    sums: dict[Summed, tuple[int, int]] = {}
+    for key, value in zip(keys, values, strict=True):
+        number, total = sums.get(key, (0, 0))
+        sums[key] = number + 1, total + value
+    return sums
 
 
 class _GivenUp(XbusError):
@@ -284,9 +299,11 @@ class EnvelopeDirectory:
         is_here = envelope_id in self._lookups or envelope_id in self._open or envelope_id in self._unsettled
         return is_here or (bool(self._grouped) and envelope_id.bytes in self._grouped)
 
-    def heard_of(self, envelope_ids: Sequence[bytes]) -> set[bytes]:
+    def heard_of(self, envelope_ids: Sequence[bytes]) -> AbstractSet[bytes]:
         """Give those of some envelopes of which ``has_heard_of`` is true."""
-        found = set(self._grouped.keys() & envelope_ids) if self._grouped else set()
+        if not (self._grouped or self._lookups or self._open or self._unsettled):
+            return _NOBODY
+        found = self._grouped.keys() & envelope_ids
         for here in (self._lookups, self._open, self._unsettled):
             if here:
                 found.update({each.bytes for each in here}.intersection(envelope_ids))
