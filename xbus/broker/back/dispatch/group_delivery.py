@@ -16,7 +16,7 @@ from xbus import tracing
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.dispatch.group_calls import BundleCalls, Outcome
 from xbus.broker.back.dispatch.group_outcomes import GroupOutcomes
-from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, are_traced, positions_of
+from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, positions_of
 from xbus.broker.back.log import (
     SMALL_BYTES,
     BundleEntry,
@@ -44,7 +44,7 @@ from xbus.rpc.frames import BAD_ANSWER
 
 log = logging.getLogger(__name__)
 
-_HEADERS = attrgetter("headers")
+_HEADERS, _IS_TRACED = attrgetter("headers"), attrgetter("is_traced")
 
 
 class GroupDelivery:
@@ -472,7 +472,7 @@ class GroupDelivery:
             if not each.abilities.bundles or (is_vote and each.abilities.prepares <= 0):
                 self._note(call, dict.fromkeys(call.instances, [BundleStatus.GOES_ALONE] * len(call.ids)))
                 return
-        if before is None and (call.party.by_workers or (PagePart in map(type, call.parts) and are_traced(call.parts))):
+        if before is None and (call.party.by_workers or True in map(_IS_TRACED, call.parts)):
             self._note(call, None)
             return
         taken: Callable[..., None] = self._voted if is_vote else self._answered
@@ -529,7 +529,7 @@ class GroupDelivery:
     def _following(self, call: GroupCall) -> GroupCall | None:
         """Take what goes with the commit of a call; None where nothing waits, or where the commit goes alone."""
         party = call.party
-        if not party.parts or party.is_closing or party.by_workers or are_traced(party.parts):
+        if not party.parts or party.is_closing or party.by_workers or True in map(_IS_TRACED, party.parts):
             return None
         for each in call.instances:
             if not each.abilities.prepares_next or each.owes or not self._slots.may_go_on(each):

@@ -6,8 +6,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import TypeAlias
 
-from xbus import tracing
-from xbus.broker.back.log import PagePart, Part, SmallEnvelope
+from xbus.broker.back.log import Part, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRole
 from xbus.broker.back.recipients import RecipientFailed, RecipientProxy, ServedRole
 from xbus.errors import CallError
@@ -367,15 +366,6 @@ class GroupCall:
     def bundle(self) -> list[SmallEnvelope]:
         """Give the envelopes as objects."""
         return [small for part in self.parts for small in part.smalls()]
-
-
-def are_traced(parts: Sequence[Part]) -> bool:
-    """Check whether any envelope of some parts is traced; of a group none is."""
-    if PagePart not in map(type, parts):
-        return False
-    envelopes = [small.envelope for part in parts if isinstance(part, PagePart) for small in part.envelopes]
-    # No function is called for each of them.
-    return tracing.IN_BYTES in b" ".join([each.head.headers for each in envelopes if each.head.headers is not None])
 
 
 def positions_of(parts: Sequence[Part]) -> Sequence[int]:

@@ -5,6 +5,7 @@ from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
+from xbus import tracing
 from xbus.broker.back.log.batch import RunBatch, join_small
 from xbus.broker.back.log.note import headers_map
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
@@ -81,8 +82,13 @@ class GroupPart(NamedTuple):
     @property
     def ids(self) -> Sequence[bytes]:
         """The id of each envelope, of 16 bytes."""
-        ids, places = self.sealed.group.envelope_ids, self.places
-        return ids[places.start : places.stop] if isinstance(places, range) else [ids[place] for place in places]
+        ids = self.sealed.group.envelope_ids
+        return ids if len(self.positions) == len(ids) else self.column(ids)
+
+    @property
+    def is_traced(self) -> bool:
+        """Check whether an envelope is traced: none of a group that goes as columns is."""
+        return False
 
     @property
     def items(self) -> int:
@@ -153,17 +159,23 @@ class PagePart(NamedTuple):
         envelopes: them, in position order.
         positions: theirs.
         size: the bytes of their items and headers.
+        is_traced: whether any of them is.
     """
 
     envelopes: "Sequence[SmallEnvelope]"
     positions: Sequence[int]
     size: int
+    is_traced: bool
 
     @classmethod
     def of(cls, envelopes: "Sequence[SmallEnvelope]") -> "PagePart":
         """Make a part of envelopes."""
         positions = [small.envelope.position for small in envelopes]
-        return cls(envelopes, positions, sum([small.size for small in envelopes]))
+        headers = [headers for small in envelopes if (headers := small.envelope.head.headers) is not None]
+        # No function is called for each of them.
+        return cls(
+            envelopes, positions, sum([small.size for small in envelopes]), tracing.IN_BYTES in b" ".join(headers)
+        )
 
     @property
     def ordering_keys(self) -> list[str]:
@@ -311,8 +323,14 @@ def parts_on_wire(
         group = part.sealed.group
         at = group.at.timestamp()
         whole: Sequence[Sequence[Any]] = (
-            *(group.envelope_ids, group.event_ids, group.types, group.items),
-            *(group.data, group.heads, group.tags, group.emitter_ids),
+            group.envelope_ids,
+            group.event_ids,
+            group.types,
+            group.items,
+            group.data,
+            group.heads,
+            group.tags,
+            group.emitter_ids,
         )
         columns: list[Sequence[Any]] = [*whole]
         if len(part.positions) < len(part.sealed.hashes):

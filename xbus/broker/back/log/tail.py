@@ -5,6 +5,7 @@ The database holds all of it too, and is the only truth: whoever finds nothing h
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from uuid import UUID
 
 from xbus.broker.back.log.small import GroupPart, SmallEnvelope
@@ -61,8 +62,9 @@ class LogTail:
         self._max_bytes = max_bytes
         self._fresh_seconds = fresh_seconds
         self._most_fresh = most_fresh
+        self._newest_moment = -inf
         self._moments: deque[tuple[int, float]] = deque()
-        """Up to which position something was added, and when, as far as that is fresh."""
+        """From which position on something was added, and when, as far as that is fresh."""
         self._readable_from = 1
         """From here on all is fresh, and came as a whole."""
         self._bytes = 0
@@ -83,6 +85,7 @@ class LogTail:
         Args:
             now: the moment, on the loop's clock.
         """
+        begin = self._last + 1
         for each in sealed:
             if each.first != self._last + 1:
                 self._clear(each.first)
@@ -99,10 +102,9 @@ class LogTail:
             if each.content is None:
                 self._readable_from = each.last + 1
         # Those of almost the same moment count as of the first of them.
-        if self._moments and now - self._moments[-1][1] < self._fresh_seconds / MOST_MOMENTS:
-            self._moments[-1] = (self._last, self._moments[-1][1])
-        else:
-            self._moments.append((self._last, now))
+        if begin <= self._last and now - self._newest_moment >= self._fresh_seconds / MOST_MOMENTS:
+            self._newest_moment = now
+            self._moments.append((begin, now))
             self._fresh_from(now)
         while self._bytes > self._max_bytes:
             self._drop_first()
@@ -110,7 +112,9 @@ class LogTail:
     def _fresh_from(self, now: float) -> int:
         """Forget moments that are over; give the position from which on readers read envelopes here."""
         while self._moments and self._moments[0][1] < now - self._fresh_seconds:
-            self._readable_from = max(self._readable_from, self._moments.popleft()[0] + 1)
+            self._moments.popleft()
+            following = self._moments[0][0] if self._moments else self._last + 1
+            self._readable_from = max(self._readable_from, following)
         return max(self._readable_from, self._first, self._last + 1 - self._most_fresh)
 
     def _clear(self, first: int) -> None:
