@@ -49,7 +49,6 @@ clients send at once."""
 
 Known: TypeAlias = OpenEnvelope | ClosedEnvelope | PrunedKeyedEnvelope
 T = TypeVar("T")
-Summed = TypeVar("Summed")
 
 _NOBODY: frozenset[bytes] = frozenset()
 
@@ -107,25 +106,14 @@ class Intake:
     def take_group(self, sealed: SealedGroup) -> None:
         """Count the envelopes of a group that was just sealed."""
         group = sealed.group
-        for emitter_id, (envelopes, data_bytes) in _sums(group.emitter_ids, [*map(len, group.data)]).items():
+        for emitter_id, data in zip(group.emitter_ids, group.data, strict=True):
             of_emitter = self.by_emitter[emitter_id]
-            of_emitter.envelopes += envelopes
-            of_emitter.data_bytes += data_bytes
-        for event_type, (events, items) in _sums(group.types, group.items).items():
+            of_emitter.envelopes += 1
+            of_emitter.data_bytes += len(data)
+        for event_type, items in zip(group.types, group.items, strict=True):
             of_type = self.by_type[event_type.name]
-            of_type.events += events
+            of_type.events += 1
             of_type.items += items
-
-
-def _sums(keys: Sequence[Summed], values: Sequence[int]) -> dict[Summed, tuple[int, int]]:
-    """Count the places of each key, and sum the values there."""
-    if len(kinds := set(keys)) == 1:
-        return {kinds.pop(): (len(keys), sum(values))}
-    sums: dict[Summed, tuple[int, int]] = {}
-    for key, value in zip(keys, values, strict=True):
-        number, total = sums.get(key, (0, 0))
-        sums[key] = number + 1, total + value
-    return sums
 
 
 class _GivenUp(XbusError):
