@@ -18,7 +18,7 @@ from tests.support.damage import examined
 from tests.support.faults import Faults
 from tests.support.journal import NOW, Scribe
 from xbus import model
-from xbus.broker.housekeeping.objects import ObjectRemover
+from xbus.broker.housekeeping.objects import SWEEP_AGAIN_SECONDS, SWEEP_SECONDS, ObjectRemover
 from xbus.broker.journal.archive.segments import read_rows
 from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.database.compression import DAMAGED
@@ -30,7 +30,7 @@ from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices import Place, SliceBounds, read_slice, whole_ring
 from xbus.broker.journal.objects.folder import FolderStore
-from xbus.broker.journal.objects.removal import FORGET_SECONDS, doom
+from xbus.broker.journal.objects.removal import FORGET_SECONDS, doom, read_doomed
 from xbus.broker.journal.objects.stores import MARK, MISSING, UNAVAILABLE
 from xbus.broker.journal.objects.stowing import ObjectPlace, Order
 from xbus.broker.journal.retention.needed import Candidate
@@ -279,16 +279,37 @@ async def test_what_a_crash_left_is_swept(journal: Journal, scribe: Scribe, fold
     assert not part.exists()
 
 
-async def test_the_look_behind_one_that_fails_sweeps(journal: Journal, folder: Path, clock: StandingClock) -> None:
+async def test_a_sweep_that_fails_begins_anew_an_hour_later(
+    journal: Journal, folder: Path, clock: StandingClock
+) -> None:
     remover = ObjectRemover(journal, clock, Health("broker", clock))
     clock.go_on((datetime.now(UTC) + timedelta(days=2) - clock.now()).total_seconds())
     FolderStore(folder).put(hashlib.sha256(b"left").digest(), b"left")
     with Faults(journal._engine).before_commit(skipped=2) as happened:
         await remover.look()
     assert happened.is_set()
-    for _ in range(2):  # it is doomed, and then removed
+    for _ in range(2):
         await remover.look()
+        assert len(files(folder)) == 1
+    clock.go_on(SWEEP_AGAIN_SECONDS)
+    await remover.look()
     assert files(folder) == []
+
+
+async def test_an_object_that_cannot_be_removed_keeps_no_sweep_away(
+    journal: Journal, folder: Path, clock: StandingClock
+) -> None:
+    remover = ObjectRemover(journal, clock, Health("broker", clock))
+    clock.go_on((datetime.now(UTC) + timedelta(days=2) - clock.now()).total_seconds())
+    name = hashlib.sha256(b"a folder").hexdigest()
+    (folder / name[:2] / name).mkdir(parents=True)
+    for _ in range(2):
+        await remover.look()
+    left = hashlib.sha256(b"left").digest()
+    FolderStore(folder).put(left, b"left")
+    clock.go_on(SWEEP_SECONDS)
+    await remover.look()
+    assert left in await journal.read(read_doomed, 1, 10)
 
 
 async def test_a_fresh_object_may_belong_to_a_commit_under_way(journal: Journal, scribe: Scribe, folder: Path) -> None:

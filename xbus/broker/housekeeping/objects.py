@@ -27,6 +27,9 @@ LOOK_SECONDS = 60.0
 SWEEP_SECONDS = 24 * 3600.0
 """Seconds between looks through the whole of each store, for what crashes have left there."""
 
+SWEEP_AGAIN_SECONDS = 3600.0
+"""Seconds until a sweep that failed is begun anew. Smaller frees space sooner, and lists whole stores more often."""
+
 LEFT_SECONDS = 24 * 3600.0
 """Seconds after which an object without a segment was left by a crash. Clocks of stores may differ by less."""
 
@@ -54,12 +57,14 @@ class ObjectRemover:
         await every(LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Remove it once, and sweep the stores if that is due; the next look makes up for one that fails."""
+        """Remove it once, and sweep the stores if that is due; a later look makes up for one that fails."""
         try:
-            await self.remove()
-            if self._clock.monotonic() >= self._next_sweep:
+            now = self._clock.monotonic()
+            if now >= self._next_sweep:
+                self._next_sweep = now + SWEEP_AGAIN_SECONDS
                 await self.sweep()
                 self._next_sweep = self._clock.monotonic() + SWEEP_SECONDS
+            await self.remove()
         except XbusError as error:
             # Health answers everybody, and the words of a storage may name places and users.
             log.warning("objects not removed: %s", error, extra={"action": "objects_not_removed"})
