@@ -17,7 +17,7 @@ from xbus.admin import bus_file
 from xbus.broker.back.bots import Bots
 from xbus.broker.back.bots.batches import BotBatches
 from xbus.broker.back.bots.claims import LEASE_SECONDS, Claims, Given
-from xbus.broker.back.bots.firing import LOOK_AGAIN, Firing
+from xbus.broker.back.bots.firing import LOOK_AGAIN_SECONDS, Firing
 from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.readers import FailingBatches, ReaderDesk
 from xbus.broker.configuration import Configuration
@@ -85,12 +85,18 @@ class MovingClock:
 
     def __init__(self) -> None:
         self.at = NOW
+        self._behind = timedelta()
+
+    def set_back(self, by: timedelta) -> None:
+        """Set the wall clock back; no time passes."""
+        self.at -= by
+        self._behind += by
 
     def now(self) -> datetime:
         return self.at
 
     def monotonic(self) -> float:
-        return self.at.timestamp()
+        return (self.at + self._behind).timestamp()
 
 
 class Broker:
@@ -259,9 +265,38 @@ async def test_a_bot_goes_on_once_its_progress_can_be_read_again(
     else:
         await broker.look()
     await journal.run(lambda connection: connection.execute(sa.update(model.bot_state).values(slots_until=kept)))
-    clock.at += LOOK_AGAIN
+    clock.at += timedelta(seconds=LOOK_AGAIN_SECONDS)
     await broker.firing.fire_due()
     assert [run.bot_id for run in await journal.read(runs)] == [1, 1, 1]
+
+
+async def test_another_bot_that_cannot_be_read_puts_no_look_off(journal: Journal, clock: MovingClock) -> None:
+    broker = await broker_with(journal, clock, bot(missed='"all"') + bot("other", missed='"all"'))
+    await broker.look()
+    kept = (await journal.read(read_progress))[1].slots_until
+    await edit_sqlite(journal, "UPDATE bot_state SET slots_until = 'never' WHERE bot_id = 1")
+    clock.at += timedelta(hours=3)
+    await broker.firing.follow()
+    await journal.run(lambda connection: connection.execute(sa.update(model.bot_state).values(slots_until=kept)))
+    await edit_sqlite(journal, "UPDATE bot_state SET slots_until = 'never' WHERE bot_id = 2")
+    for _ in range(2):
+        clock.at += timedelta(seconds=LOOK_AGAIN_SECONDS / 2)
+        await broker.firing.fire_due()
+    assert [run.bot_id for run in await journal.read(runs)] == [1, 1, 1]
+
+
+async def test_a_bot_goes_on_though_the_wall_clock_is_set_back(journal: Journal, clock: MovingClock) -> None:
+    broker = await broker_with(journal, clock, bot(missed='"all"'))
+    await broker.look()
+    kept = (await journal.read(read_progress))[1].slots_until
+    await edit_sqlite(journal, "UPDATE bot_state SET slots_until = 'never' WHERE bot_id = 1")
+    clock.at += timedelta(hours=3)
+    await broker.firing.follow()
+    await journal.run(lambda connection: connection.execute(sa.update(model.bot_state).values(slots_until=kept)))
+    clock.set_back(timedelta(hours=1))
+    clock.at += timedelta(seconds=LOOK_AGAIN_SECONDS)
+    await broker.firing.fire_due()
+    assert [run.bot_id for run in await journal.read(runs)] == [1, 1]
 
 
 async def test_so_many_runs_are_under_way_as_the_bot_has_instances(journal: Journal, clock: MovingClock) -> None:

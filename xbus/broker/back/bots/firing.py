@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NoReturn
 
 from xbus.broker.back.bots.timetable import Timetable
@@ -24,7 +24,7 @@ MOST_AT_ONCE = 100
 LONGEST_WAIT_SECONDS = 30.0
 """A clock that somebody sets is noticed so soon."""
 
-LOOK_AGAIN = timedelta(seconds=LONGEST_WAIT_SECONDS)
+LOOK_AGAIN_SECONDS = LONGEST_WAIT_SECONDS
 """A bot whose progress could not be read is looked at again so late. Each look reads the progress of all bots."""
 
 RETRY_SECONDS = 1.0
@@ -56,8 +56,8 @@ class Firing:
         self._schedules: dict[tuple[str, str], Schedule] = {}
         self._known: dict[int, BotEntry] = {}
         self._progress: dict[int, BotProgress] = {}
-        self._again: datetime | None = None
-        """When to look at all bots again, as the progress of one could not be read."""
+        self._again: float | None = None
+        """The next look at all bots, by the monotonic clock; None while all progress can be read."""
         self._changed = asyncio.Event()
 
     def configuration_changed(self) -> None:
@@ -99,7 +99,7 @@ class Firing:
         self._timetable.retain(bots)
         progress = self._progress = await self._journal.read(read_progress)
         self._known = {bot_id: bot for bot_id, bot in bots.items() if bot_id in progress}
-        self._again = None if len(self._known) == len(bots) else self._clock.now() + LOOK_AGAIN
+        self._again = None if len(self._known) == len(bots) else self._clock.monotonic() + LOOK_AGAIN_SECONDS
         # Thousands of crons take a second, and the loop has other work.
         for bot_id, moment in await asyncio.to_thread(self._first_moments, self._known.values(), progress):
             self._timetable.put(bot_id, moment)
@@ -129,7 +129,7 @@ class Firing:
             JournalUnavailable: the database can't be written now.
         """
         now = self._clock.now()
-        if self._again is not None and now >= self._again:
+        if self._again is not None and self._clock.monotonic() >= self._again:
             await self.follow()
         due = [bot_id for bot_id in self._timetable.take_due(now) if bot_id in self._known]
         await asyncio.gather(*(self._fire(self._known[bot_id], now) for bot_id in due))
@@ -159,5 +159,6 @@ class Firing:
         """Read how far a bot has come. One whose progress can't be read is looked at again later."""
         progress = (await self._journal.read(read_progress, [bot.id])).get(bot.id)
         if progress is None:
-            self._again = self._clock.now() + LOOK_AGAIN
+            # Other bots that can't be read don't put that moment off.
+            self._again = self._again or self._clock.monotonic() + LOOK_AGAIN_SECONDS
         return progress
