@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from xbus.rpc.codec import Value
 from xbus.rpc.context import new_context
 from xbus.rpc.curve import PASSWORD_VARIABLE, first_line, parse_address, read_password
 from xbus.rpc.zmtp import parse_way
+
+IPC = "ipc://"
 
 TIMEOUT = option(
     "How long to insist while the bus does not answer, takes nothing or is paused.",
@@ -103,19 +106,20 @@ async def call_broker(address: str, seconds: float, verb: str, *args: Value) -> 
 
     Args:
         address: as of ``broker_address``.
-        seconds: to wait for an answer where something listens.
+        seconds: to wait for connection and answer where something listens.
 
     Raises:
         CallError: as the broker answers; or it can't be reached.
         ConfigurationError: the address can't be used.
     """
+    deadline = time.monotonic() + seconds
     await _check_reachable(parse_address(address).endpoint, seconds)
     context = new_context()
     try:
         client = Client(context, name=address)
         try:
             client.connect(address)
-            return await client.call(verb, *args, timeout=seconds)
+            return await client.call(verb, *args, timeout=deadline - time.monotonic())
         finally:
             client.close()
     finally:
@@ -125,14 +129,19 @@ async def call_broker(address: str, seconds: float, verb: str, *args: Value) -> 
 async def _check_reachable(endpoint: str, seconds: float) -> None:
     """Fail where nothing listens: a call would wait for a broker until its time-out."""
     try:
-        _, place = parse_way(endpoint)
+        if endpoint.startswith(IPC):
+            connecting = asyncio.open_unix_connection(endpoint.removeprefix(IPC))
+        else:
+            _, place = parse_way(endpoint)
+            connecting = asyncio.open_connection(place.host, place.port)
     except ValueError:
         return  # the client knows other kinds of addresses, and tells what is wrong with one
     try:
         async with asyncio.timeout(seconds):
-            _, connection = await asyncio.open_connection(place.host, place.port)
-    except OSError as error:
-        raise Failed(f"{endpoint} can't be reached: {error}") from error
+            _, connection = await connecting
+    except (OSError, UnicodeError) as error:
+        cause = str(error) or f"no connection within {seconds:g} seconds"
+        raise Failed(f"{endpoint} can't be reached: {cause}") from error
     connection.close()
     with suppress(OSError):
         await connection.wait_closed()
