@@ -55,7 +55,7 @@ UNPROMISED_SECONDS = 0.04
 
 CURSOR_SECONDS = 0.02
 """How long commits go without a cursor that moves; less than ``UNPROMISED_SECONDS``. More spares them a row, and after
-a crash more envelopes come again."""
+a crash more envelopes come again. The next page takes the cursors that move while one waits."""
 
 PASS_CURSORS = {PutGroup, PutEnvelope, StartEnvelope, StartEvent, Append, EndEvent, Seal}
 """The writes of emitters: none of them knows a cursor, so they needn't wait for one that was submitted before."""
