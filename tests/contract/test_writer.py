@@ -13,11 +13,9 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.faults import Faults, commits_of
-from tests.support.journal import NOW, Scribe, add_small_bus, looking
+from tests.support.journal import Scribe, add_small_bus, looking
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
-from xbus.broker.journal.commit.committer import Seen
-from xbus.broker.journal.commit.writer import Writer, WriterPace
 from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
@@ -25,10 +23,7 @@ from xbus.broker.journal.log.catalog import read_version
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.retention.pruning import read_stored_bytes
-from xbus.broker.journal.writes import ProgressUpdate, StartEnvelope, Write
-from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import ConfigurationError, JournalError, JournalUnavailable, Refused, TakenOver
-from xbus.loop_turn import LoopTurn
 
 
 def _noted(carried_out: list[int], row: int) -> Callable[[sa.Connection], int]:
@@ -117,73 +112,6 @@ async def test_many_steps_keep_no_write_waiting_and_stay_in_front_of_an_errand(
     await asyncio.gather(*steps)
     assert answered == ["put", "last step"]
     assert await errand == [*range(1_000)], "an errand sees what was submitted before it"
-
-
-class CursorWriter(Writer):
-    """Moves the cursor of a role, and takes what an emitter writes.
-
-    Args:
-        cursor_seconds: for how long commits go without the cursor.
-        alone_seconds: after how long it goes alone.
-    """
-
-    def __init__(self, engine: sa.Engine, cursor_seconds: float, alone_seconds: float) -> None:
-        with engine.begin() as connection:
-            self.emitter_id: int = connection.execute(sa.select(sa.func.min(model.emitter.c.id))).scalar_one()
-            self.role_id: int = connection.execute(sa.select(sa.func.min(model.cursor.c.role_id))).scalar_one()
-        pace = WriterPace(DEADLINE_SECONDS, DEADLINE_SECONDS, cursor=cursor_seconds, unpromised=alone_seconds)
-        sizes = {"max_segment_bytes": 1, "max_pending_bytes": 10**6}
-        super().__init__(engine, "broker", **sizes, pace=pace, seen=Seen(), turn=LoopTurn())
-
-    def move(self, *, promises: bool = False) -> "asyncio.Future[None]":
-        return self._submitted(ProgressUpdate(NOW, [Cursor(self.role_id, 1, None, 0)]), promises=promises)
-
-    def emit(self) -> "asyncio.Future[None]":
-        return self._submitted(StartEnvelope(uuid.uuid4(), self.emitter_id, NOW), promises=True)
-
-    def _submitted(self, write: Write[None], *, promises: bool) -> "asyncio.Future[None]":
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.submit(write, answer, promises=promises)
-        return answer
-
-
-async def test_only_writes_of_emitters_pass_a_cursor_that_moves(engine: sa.Engine) -> None:
-    writer = CursorWriter(engine, 10 * DEADLINE_SECONDS, 10 * DEADLINE_SECONDS)
-    await writer.start()
-    moved = writer.move()
-    await writer.emit()
-    assert not moved.done()
-    # Whatever may read a cursor, or moves it too, comes behind.
-    await writer.run(lambda connection: None)
-    assert moved.done()
-    moved = writer.move()
-    await writer.move(promises=True)
-    assert moved.done()
-    moved = writer.move()
-    await writer.emit()
-    writer.hurry()
-    await moved
-    moved = writer.move()
-    await writer.close()
-    await moved
-
-
-async def test_a_cursor_that_has_waited_goes_with_what_an_emitter_writes(engine: sa.Engine) -> None:
-    writer = CursorWriter(engine, 0.0, 10 * DEADLINE_SECONDS)
-    await writer.start()
-    commits = commits_of(engine)
-    moved, emitted = writer.move(), writer.emit()
-    await emitted
-    assert moved.done()
-    assert len(commits) == 1
-    await writer.close()
-
-
-async def test_a_cursor_goes_alone_where_nothing_follows(engine: sa.Engine) -> None:
-    writer = CursorWriter(engine, 10 * DEADLINE_SECONDS, 0.001)
-    await writer.start()
-    await writer.move()
-    await writer.close()
 
 
 async def test_a_step_that_is_refused_takes_no_other_one_with_it(journal: Journal, scribe: Scribe) -> None:

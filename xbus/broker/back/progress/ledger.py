@@ -26,6 +26,13 @@ leaves as many in doubt after a crash."""
 MAX_UNWRITTEN = 1_000
 """Changes that may be noted and not yet written. More keeps more in memory, and lets more come again after a crash."""
 
+CURSOR_SECONDS = 0.02
+"""Seconds for which cursors that move wait for more of them. More spares commits a row, and lets more envelopes come
+again after a crash."""
+
+RESERVED_SECONDS = 0.002
+"""Seconds for which a reservation waits for a commit that takes it along. More lets those wait who use it up sooner."""
+
 LAZY_SECONDS = 1.0
 """Seconds after which a write that is in no hurry goes."""
 
@@ -87,6 +94,8 @@ class DeliveryLedger:
         events: told of each row that is moved.
         retry_seconds: how long it waits after a write that the database did not take.
         max_unwritten: who notes more than this waits until it is written.
+        cursor_seconds: for how long cursors that move wait for more of them.
+        reserved_seconds: for how long a reservation waits for a commit that takes it along.
     """
 
     def __init__(
@@ -97,12 +106,16 @@ class DeliveryLedger:
         events: RoleEvents,
         retry_seconds: float,
         max_unwritten: int = MAX_UNWRITTEN,
+        cursor_seconds: float = CURSOR_SECONDS,
+        reserved_seconds: float = RESERVED_SECONDS,
     ) -> None:
         self._journal = journal
         self._clock = clock
         self._events = events
         self._retry_seconds = retry_seconds
         self._max_unwritten = max_unwritten
+        self._cursor_seconds = cursor_seconds
+        self._reserved_seconds = reserved_seconds
         self._roles = roles
         self._dirty: set[int] = set()
         self._moves: list[DeliveryMove] = []
@@ -117,6 +130,9 @@ class DeliveryLedger:
         self._is_kept = False
         """Whether notes are written down as soon as they are made."""
         self._is_due = False
+        self._has_reserved = False
+        """Whether a hand-over was reserved that no page has yet."""
+        self._cursors_wait: asyncio.TimerHandle | None = None
         self._broken: asyncio.Future[None] | None = None
         self._waiting: list[tuple[int, Callable[[], object]]] = []
         """The callbacks that wait until so much is written."""
@@ -205,15 +221,32 @@ class DeliveryLedger:
 
     def _note(self, number: int = 1) -> None:
         self._noted += number
-        if self._is_kept and not self._is_due and self._page is None:
+        self._write_soon()
+
+    def _write_soon(self) -> None:
+        if self._is_kept and self._page is None and not self._is_due:
             # What else this turn of the loop notes is written with it.
             self._is_due = True
             self._journal.turn.at_end(self._write_due)
 
     def _write_due(self) -> None:
+        """Write what is noted; cursors that move wait for more of them first, so that few commits write one."""
         self._is_due = False
+        if not self._is_kept or self._page is not None or not self.has_news:
+            return
+        if self._has_rows or self._has_reserved or self._awaited > self._written:
+            self._begin_page()
+        elif self._cursors_wait is None:
+            self._cursors_wait = asyncio.get_running_loop().call_later(self._cursor_seconds, self._write_cursors)
+
+    def _write_cursors(self) -> None:
+        self._cursors_wait = None
         if self._is_kept and self._page is None and self.has_news:
             self._begin_page()
+
+    @property
+    def _has_rows(self) -> bool:
+        return bool(self._moves or self._failures or self._decided)
 
     def before_its_turn(self, envelope: LogEnvelope, role_id: int, *, attempts: int = 0) -> DeliveryRow:
         """The delivery of an envelope that has no row for a role yet; see ``transitions``."""
@@ -287,8 +320,9 @@ class DeliveryLedger:
             self._dirty.add(role.id)
             self._note()
             role.reservations.add(cursor.handed_to, self._noted)
-            # Whoever uses the other half up in less time than a lazy commit takes would wait for all of it.
-            self._hurry(self._noted)
+            self._has_reserved = True
+            # In a stream it goes with what is sealed next. Else nobody should use the other half up before it goes.
+            asyncio.get_running_loop().call_later(self._reserved_seconds, self._hurry, self._noted)
         # Another run may have reserved for this one too, and be waiting for that itself.
         return role.reservations.noted_for(position)
 
@@ -315,9 +349,11 @@ class DeliveryLedger:
         await written
 
     def _hurry(self, noted: int) -> None:
-        """Have it written without delay what was noted up to here."""
-        self._awaited = max(self._awaited, noted)
-        self._journal.hurry()
+        """Have it written without delay what was noted up to here, unless it is written."""
+        if self._written < noted:
+            self._awaited = max(self._awaited, noted)
+            self._write_soon()
+            self._journal.hurry()
 
     async def keep(self) -> None:
         """For ever: write down what was noted, as soon as it is and with whatever came meanwhile.
@@ -340,7 +376,7 @@ class DeliveryLedger:
     @property
     def has_news(self) -> bool:
         """Check whether anything is noted that is not being written yet."""
-        return bool(self._dirty or self._moves or self._failures or self._decided)
+        return bool(self._dirty or self._has_rows)
 
     async def write(self) -> None:
         """Write down all that is noted now; an unreachable database only delays it."""
@@ -361,6 +397,7 @@ class DeliveryLedger:
             if (cursor := self._roles[role_id].cursor) is not None:
                 cursors.append(cursor.copied())
         self._dirty = set()
+        self._has_reserved = False
         if self._moves or self._failures or self._decided or self._repeated:
             noted = (self._moves, self._failures, self._decided, self._repeated)
             progress = ProgressUpdate(self._clock.now(), cursors, *noted)
@@ -374,7 +411,7 @@ class DeliveryLedger:
     def _submit(self, page: _Page) -> None:
         page.is_answered = False
         part = page.parts[0]
-        # Somebody waits for it, or would read its rows; cursors alone wait for a commit that comes.
+        # Somebody waits for it, or would read its rows; cursors alone go with a commit that comes.
         is_urgent = self._awaited > self._written or bool(part.deliveries or part.failures or part.decided)
         self._journal.submit(part, page, promises=is_urgent)
 
@@ -400,8 +437,8 @@ class DeliveryLedger:
         self._written = page.noted
         if page.over is not None and not page.over.done():
             page.over.set_result(None)
-        if self._is_kept and self._noted > page.noted:
-            self._begin_page()
+        if self._noted > page.noted:
+            self._write_due()
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             self._waiting += [each for each in waiting if each[0] > page.noted]

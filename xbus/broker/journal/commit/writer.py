@@ -17,18 +17,13 @@ from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Seen, Step, WriteJob
 from xbus.broker.journal.writes import (
     Append,
-    EndEvent,
-    ProgressUpdate,
     PutEnvelope,
-    PutGroup,
     Repeat,
     Seal,
     Sealed,
     SealedEnvelope,
     SealedGroup,
     SealReceipt,
-    StartEnvelope,
-    StartEvent,
     Write,
     WriteAnswer,
     write_size,
@@ -50,15 +45,8 @@ meanwhile wait for all of them."""
 CLOSE_SECONDS = 15.0
 """How long the thread is waited for at the end: one that waits for a silent database is left behind."""
 
-UNPROMISED_SECONDS = 0.04
+UNPROMISED_SECONDS = 0.02
 """How long a write that promises nothing waits for another one to share its commit."""
-
-CURSOR_SECONDS = 0.02
-"""How long commits go without a cursor that moves; less than ``UNPROMISED_SECONDS``. More spares them a row, and after
-a crash more envelopes come again. The next page takes the cursors that move while one waits."""
-
-PASS_CURSORS = {PutGroup, PutEnvelope, StartEnvelope, StartEvent, Append, EndEvent, Seal}
-"""The writes of emitters: none of them knows a cursor, so they needn't wait for one that was submitted before."""
 
 LOOK_SECONDS = 1.0
 """Seconds after which a writer without work looks whether it may still write. Less ends it sooner where another broker
@@ -77,15 +65,11 @@ class WriterPace:
         answer: after so long the database counts as silent.
         ask_again: between two questions to a database that went away during a COMMIT, what became of it.
         look: between two looks of a writer without work whether it may still write.
-        cursor: for so long commits go without a cursor that moves.
-        unpromised: for so long a write that promises nothing waits for another one.
     """
 
     answer: float
     ask_again: float
     look: float = LOOK_SECONDS
-    cursor: float = CURSOR_SECONDS
-    unpromised: float = UNPROMISED_SECONDS
 
 
 @dataclass(eq=False, slots=True)
@@ -154,12 +138,8 @@ class Writer:
         self.append_listeners: list[Callable[[Sequence[Append]], None]] = []
         self.seal_listeners: list[Callable[[Sequence[Sealed]], None]] = []
         self._gathered: list[_Pending | None] = []
-        self._late: list[_Pending] = []
-        """The moves of cursors that wait for more of them."""
-        self._takes_late = False
-        """Whether the next hand-over takes them, however long they have waited."""
         self._unpromised_since = 0.0
-        """When the first of those was submitted that promise nothing, and are not handed over; 0.0 without one."""
+        """When the first of those was gathered that promise nothing; 0.0 without one."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_handing_over = False
         self._calls: queue.SimpleQueue[list[_Pending | None]] = queue.SimpleQueue()
@@ -204,7 +184,6 @@ class Writer:
         """Commit what was submitted, then end the thread."""
         if not self._closing:
             self._closing = True
-            self._takes_late = True
             self._gathered.append(None)
             self._hand_over()
         await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
@@ -288,20 +267,16 @@ class Writer:
         self._pending_bytes += size
         if self._pending_bytes > self.max_pending_bytes:
             self.has_room = False
-        pending = _Pending(write, self._faults_known, size, answer)
-        if not promises:
-            self._unpromised_since = self._unpromised_since or time.monotonic()
-            waiting = self._late if type(write) is ProgressUpdate else self._gathered
-            waiting.append(pending)
-            self._timer = self._timer or self._loop.call_later(self._pace.unpromised, self._hand_over_late)
-            return
-        self._gathered.append(pending)
-        if type(write) not in PASS_CURSORS:
-            self._takes_late = True
-        if not self._is_handing_over:
-            # What this turn of the loop submits shares a commit, and wakes the thread once.
-            self._is_handing_over = True
-            self._turn.at_end(self._hand_over)
+        self._gathered.append(_Pending(write, self._faults_known, size, answer))
+        if promises:
+            if not self._is_handing_over:
+                # What this turn of the loop submits shares a commit, and wakes the thread once.
+                self._is_handing_over = True
+                self._turn.at_end(self._hand_over)
+        elif not self._unpromised_since:
+            self._unpromised_since = time.monotonic()
+            if self._timer is None:
+                self._timer = self._loop.call_later(UNPROMISED_SECONDS, self._hand_over_late)
 
     def hold(self, size: int) -> None:
         """Count bytes that wait elsewhere for their turn; negative once they are submitted, or given up."""
@@ -312,7 +287,6 @@ class Writer:
     def hurry(self) -> None:
         """Wait no longer with what promises nothing."""
         if self._unpromised_since:
-            self._takes_late = True
             self._turn.at_end(self._hand_over)
 
     def run(self, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
@@ -342,22 +316,16 @@ class Writer:
         self._timer = None
         if not self._unpromised_since:
             return
-        left = self._unpromised_since + self._pace.unpromised - time.monotonic()
+        left = self._unpromised_since + UNPROMISED_SECONDS - time.monotonic()
         if left > 0:
             # What the timer was set for has gone with another write.
             self._timer = self._loop.call_later(left, self._hand_over_late)
         else:
-            self._takes_late = True
             self._hand_over()
 
     def _hand_over(self) -> None:
         self._is_handing_over = False
-        if self._late and (self._takes_late or time.monotonic() - self._unpromised_since >= self._pace.cursor):
-            self._gathered[:0] = self._late
-            self._late = []
-        self._takes_late = False
-        if not self._late:
-            self._unpromised_since = 0.0
+        self._unpromised_since = 0.0
         if self._gathered:
             self._calls.put(self._gathered)
             self._gathered = []
@@ -508,7 +476,7 @@ class Writer:
         else:
             self._ended.set_exception(died_of)
         # Whoever waits for an answer of the last group, or has waited behind it, will get none.
-        waiting: list[_Pending | None] = [*self._undecided, *last, *self._taken, *self._gathered, *self._late]
+        waiting: list[_Pending | None] = [*self._undecided, *last, *self._taken, *self._gathered]
         while not self._calls.empty():
             waiting += self._calls.get_nowait()
         for pending in waiting:

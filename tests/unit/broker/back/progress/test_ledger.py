@@ -25,6 +25,7 @@ from xbus.states import DeliveryState
 STORE, AUDIT = 1, 2
 NOW = datetime(2020, 2, 29, tzinfo=UTC)
 AWAY = JournalUnavailable("the database is away")
+DEADLINE_SECONDS = 60.0
 
 
 class HeldJournal:
@@ -36,9 +37,11 @@ class HeldJournal:
         self.answers: list[WriteAnswer[None]] = []
         self.kept: list[ProgressUpdate] = []
         self.promised: list[bool] = []
+        self.hurried: list[int] = []
+        """The number of writes that were taken before each hurry."""
 
     def hurry(self) -> None:
-        """Nothing waits."""
+        self.hurried.append(len(self.taken))
 
     def submit(self, progress: ProgressUpdate, answer: WriteAnswer[None], *, promises: bool) -> None:
         self.taken.append(progress)
@@ -90,6 +93,7 @@ def ledger(journal: HeldJournal, roles: ConsumerRoles) -> DeliveryLedger:
 
 def new_ledger(journal: HeldJournal, roles: ConsumerRoles, **options: Any) -> DeliveryLedger:
     cursors = {role_id: Cursor(role_id, 1, None, 0) for role_id in (STORE, AUDIT)}
+    options = {"cursor_seconds": 0, "reserved_seconds": 0, **options}
     ledger = DeliveryLedger(cast(Journal, journal), SystemClock(), roles, RoleEvents(), retry_seconds=0, **options)
     ledger.adopt(cursors)
     return ledger
@@ -251,19 +255,38 @@ async def test_within_the_window_nothing_is_written(ledger: DeliveryLedger, jour
     assert not (await begin(ledger.reserve([STORE], 5 + RESERVE_POSITIONS + 1))).done()
 
 
-async def test_the_next_window_is_written_without_delay_though_nobody_waits_for_it_yet(
-    ledger: DeliveryLedger, journal: HeldJournal
+async def test_cursors_that_move_wait_for_more_of_them_and_go_with_the_first_failure(
+    journal: HeldJournal, roles: ConsumerRoles
 ) -> None:
+    ledger = new_ledger(journal, roles, cursor_seconds=DEADLINE_SECONDS)
+    keeping = await begin(ledger.keep())
+    ledger.settle(STORE, 1)
+    await settle()
+    ledger.settle(STORE, 2)
+    await settle()
+    assert not journal.taken
+    ledger.fail(uuid.UUID(int=3), nonsense(STORE, "send_item", None, 7))
+    await journal.answer()
+    assert (journal.promised, len(journal.kept)) == ([True], 1)
+    cursor = journal.cursor(STORE)
+    assert cursor is not None and cursor.position == 2
+    keeping.cancel()
+
+
+async def test_the_next_window_shares_a_commit_or_is_hurried(ledger: DeliveryLedger, journal: HeldJournal) -> None:
     reserving = await begin(ledger.reserve([STORE], 5))
     keeping = asyncio.create_task(ledger.keep())
     await journal.answer()
     await reserving
-    ledger.settle(STORE, 5)
-    await journal.answer()
+    hurried = len(journal.hurried)
     await ledger.reserve([STORE], 6 + RESERVE_POSITIONS // 2)
-    ledger.settle(STORE, 6)
+    journal.turn.end()
+    assert (journal.promised[-1], len(journal.taken), len(journal.hurried)) == (False, 2, hurried)
+    await settle()
+    assert journal.hurried[hurried:] == [2]
     await journal.answer()
-    assert journal.promised == [True, False, True]
+    cursor = journal.cursor(STORE)
+    assert cursor is not None and cursor.handed_to == 6 + RESERVE_POSITIONS // 2 + RESERVE_POSITIONS
     keeping.cancel()
 
 
