@@ -82,7 +82,8 @@ class PageDelivery:
         while recipients:
             party = self._groups.party(recipients)
             for recipient in recipients:
-                if len(self._groups.parties_of[recipient]) > 1:
+                # One of them may have left while another was waited for.
+                if len(self._groups.parties_of.get(recipient, ())) > 1:
                     await self._others_emptied(recipient, party)
             if not party.has_room and not await self._room(party, small, in_company=in_company):
                 return
