@@ -69,9 +69,7 @@ class SocketWatch:
 
     def add_reader(self, descriptor: int, act: Act) -> None:
         """Have ``act`` called whenever something can be read."""
-        before = self._events(descriptor)
-        self._readers[descriptor] = act
-        self._change(descriptor, before)
+        self._add(self._readers, descriptor, act)
 
     def remove_reader(self, descriptor: int) -> None:
         """Call nobody any more when something can be read."""
@@ -81,9 +79,7 @@ class SocketWatch:
 
     def add_writer(self, descriptor: int, act: Act) -> None:
         """Have ``act`` called whenever something can be written."""
-        before = self._events(descriptor)
-        self._writers[descriptor] = act
-        self._change(descriptor, before)
+        self._add(self._writers, descriptor, act)
 
     def remove_writer(self, descriptor: int) -> None:
         """Call nobody any more when something can be written."""
@@ -97,6 +93,16 @@ class SocketWatch:
         self._writers.clear()
         self._rest()
         self._epoll.close()
+
+    def _add(self, acts: dict[int, Act], descriptor: int, act: Act) -> None:
+        before = self._events(descriptor)
+        acts[descriptor] = act
+        try:
+            self._change(descriptor, before)
+        except OSError:
+            # The system watches it no more than before.
+            del acts[descriptor]
+            raise
 
     def _events(self, descriptor: int) -> int:
         """Give the events of a socket that somebody waits for."""

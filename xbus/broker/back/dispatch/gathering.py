@@ -54,7 +54,8 @@ class ConsumerGathering:
             try:
                 taken = await self._take_all(going)
             except Absent:
-                if all(may_go(recipient) for recipient in going):
+                is_absent = any(not self._slots.is_present(This(recipient)) for recipient in going)
+                if is_absent and all(may_go(recipient) for recipient in going):
                     # Its programs are paused while the role is served: to ask again would change nothing.
                     await self._slots.changed()
                 continue

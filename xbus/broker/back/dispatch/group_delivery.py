@@ -322,7 +322,8 @@ class GroupDelivery:
                 return None
             if not is_checked and not self._keeps_due(party):
                 return None
-            last = party.parts[-1].positions[-1]
+            # A part that was brought apart may go first and end behind the others.
+            last = max([part.positions[-1] for part in party.parts])
             for role in party.roles:
                 if last > role.reserved_to and not self._is_reserved(party):
                     return None
@@ -615,7 +616,10 @@ class GroupDelivery:
             if any(results.count(BundleStatus.COMMITTED) < len(results) for results in outcome.values()):
                 # Before the failures are noted, which may take long: another recipient may come in the meantime.
                 going_on, call.apart = self._outcomes.sort_out(party, recipients, bundle, outcome)
-                party.put_back(call.chosen(going_on))
+                if self._is_finishing:
+                    self._outcomes.leave_parts(recipients, call.chosen(going_on))
+                else:
+                    party.put_back(call.chosen(going_on))
                 await self._outcomes.note_failed(shares, outcome, call.counted)
         finally:
             for role in [self._roles[recipient.role.id] for recipient in recipients]:

@@ -293,7 +293,7 @@ class GroupCall:
         instances: those that are given them, each with its consumer.
         slots: how many slots of an instance were taken for that.
         parts: the envelopes.
-        began: when that was, on the loop's clock.
+        began: when that was, on the broker's monotonic clock.
         follows: whether one message commits the envelopes of the call before and brings these.
 
     Attributes:

@@ -340,8 +340,8 @@ def parts_on_wire(
         for envelope_id, event_id, kind, items, data, head, tags, emitter_id, position in zip(*columns, strict=True):
             event: Any = (event_id, kind.name, [(0, items, data, None)] if items else [])
             if wants_headers and (head.headers is not None or tags is not NO_TAGS):
-                plain = {"envelope_headers": head.headers}
-                event = (*event, plain if tags is NO_TAGS else headers_map(tags, head.headers))
+                told = {"envelope_headers": head.headers} if tags is NO_TAGS else headers_map(tags, head.headers)
+                event = (*event, told) if told else event
             if logins is None:
                 found.append((envelope_id, [event]))
             else:

@@ -160,7 +160,7 @@ class Slots(Generic[Member]):
             await self.changed()
 
     async def changed(self) -> None:
-        """Wait until anything changes: a slot is taken or free, or somebody comes, goes, or is paused."""
+        """Wait until a slot is given back, or somebody comes, goes, is paused or resumed, or may do more or less."""
         if self._change is None:
             self._change = asyncio.Event()
         await self._change.wait()

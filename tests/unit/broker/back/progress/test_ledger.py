@@ -269,7 +269,8 @@ async def test_cursors_that_move_wait_for_more_of_them_and_go_with_the_first_fai
     await journal.answer()
     assert (journal.promised, len(journal.kept)) == ([True], 1)
     cursor = journal.cursor(STORE)
-    assert cursor is not None and cursor.position == 2
+    assert cursor is not None
+    assert cursor.position == 2
     keeping.cancel()
 
 
@@ -286,7 +287,8 @@ async def test_the_next_window_shares_a_commit_or_is_hurried(ledger: DeliveryLed
     assert journal.hurried[hurried:] == [2]
     await journal.answer()
     cursor = journal.cursor(STORE)
-    assert cursor is not None and cursor.handed_to == 6 + RESERVE_POSITIONS // 2 + RESERVE_POSITIONS
+    assert cursor is not None
+    assert cursor.handed_to == 6 + RESERVE_POSITIONS // 2 + RESERVE_POSITIONS
     keeping.cancel()
 
 
