@@ -160,7 +160,7 @@ class Slots(Generic[Member]):
             await self.changed()
 
     async def changed(self) -> None:
-        """Wait until a slot is given back, or somebody comes, goes, is paused or resumed, or may do more or less."""
+        """Wait until a slot is given back, or somebody comes, goes, is paused or resumed."""
         if self._change is None:
             self._change = asyncio.Event()
         await self._change.wait()
