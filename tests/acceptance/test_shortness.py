@@ -22,7 +22,7 @@ CONSUMER: Nodes = {"store": []}
 WORKER_AND_TWO: Nodes = {"check": ["store", "book"], "store": [], "book": []}
 
 PUTS = 25
-MOST_RUNS = 6
+MOST_RUNS = 12
 """A busy machine has something fall into all puts of a run: then another run follows."""
 
 

@@ -221,32 +221,23 @@ class DeliveryLedger:
 
     def _note(self, number: int = 1) -> None:
         self._noted += number
-        self._write_soon()
-
-    def _write_soon(self) -> None:
         if self._is_kept and self._page is None and not self._is_due:
             # What else this turn of the loop notes is written with it.
             self._is_due = True
             self._journal.turn.at_end(self._write_due)
 
-    def _write_due(self) -> None:
+    def _write_due(self, have_waited: bool = False) -> None:
         """Write what is noted; cursors that move wait for more of them first, so that few commits write one."""
         self._is_due = False
+        if have_waited:
+            self._cursors_wait = None
         if not self._is_kept or self._page is not None or not self.has_news:
             return
-        if self._has_rows or self._has_reserved or self._awaited > self._written:
+        is_urgent = self._has_reserved or self._awaited > self._written
+        if have_waited or is_urgent or self._moves or self._failures or self._decided:
             self._begin_page()
         elif self._cursors_wait is None:
-            self._cursors_wait = asyncio.get_running_loop().call_later(self._cursor_seconds, self._write_cursors)
-
-    def _write_cursors(self) -> None:
-        self._cursors_wait = None
-        if self._is_kept and self._page is None and self.has_news:
-            self._begin_page()
-
-    @property
-    def _has_rows(self) -> bool:
-        return bool(self._moves or self._failures or self._decided)
+            self._cursors_wait = asyncio.get_running_loop().call_later(self._cursor_seconds, self._write_due, True)
 
     def before_its_turn(self, envelope: LogEnvelope, role_id: int, *, attempts: int = 0) -> DeliveryRow:
         """The delivery of an envelope that has no row for a role yet; see ``transitions``."""
@@ -352,7 +343,7 @@ class DeliveryLedger:
         """Have it written without delay what was noted up to here, unless it is written."""
         if self._written < noted:
             self._awaited = max(self._awaited, noted)
-            self._write_soon()
+            self._note(0)
             self._journal.hurry()
 
     async def keep(self) -> None:
@@ -376,7 +367,7 @@ class DeliveryLedger:
     @property
     def has_news(self) -> bool:
         """Check whether anything is noted that is not being written yet."""
-        return bool(self._dirty or self._has_rows)
+        return bool(self._dirty or self._moves or self._failures or self._decided)
 
     async def write(self) -> None:
         """Write down all that is noted now; an unreachable database only delays it."""
