@@ -270,14 +270,20 @@ async def test_a_bot_goes_on_once_its_progress_can_be_read_again(
     assert [run.bot_id for run in await journal.read(runs)] == [1, 1, 1]
 
 
-async def test_another_bot_that_cannot_be_read_puts_no_look_off(journal: Journal, clock: MovingClock) -> None:
-    broker = await broker_with(journal, clock, bot(missed='"all"') + bot("other", missed='"all"'))
+async def broker_after_repair(journal: Journal, clock: MovingClock, bots: str) -> Broker:
+    """Give a broker that found the progress of the first bot unreadable, which was mended right behind its look."""
+    broker = await broker_with(journal, clock, bots)
     await broker.look()
     kept = (await journal.read(read_progress))[1].slots_until
     await edit_sqlite(journal, "UPDATE bot_state SET slots_until = 'never' WHERE bot_id = 1")
     clock.at += timedelta(hours=3)
     await broker.firing.follow()
     await journal.run(lambda connection: connection.execute(sa.update(model.bot_state).values(slots_until=kept)))
+    return broker
+
+
+async def test_another_bot_that_cannot_be_read_puts_no_look_off(journal: Journal, clock: MovingClock) -> None:
+    broker = await broker_after_repair(journal, clock, bot(missed='"all"') + bot("other", missed='"all"'))
     await edit_sqlite(journal, "UPDATE bot_state SET slots_until = 'never' WHERE bot_id = 2")
     for _ in range(2):
         clock.at += timedelta(seconds=LOOK_AGAIN_SECONDS / 2)
@@ -286,13 +292,7 @@ async def test_another_bot_that_cannot_be_read_puts_no_look_off(journal: Journal
 
 
 async def test_a_bot_goes_on_though_the_wall_clock_is_set_back(journal: Journal, clock: MovingClock) -> None:
-    broker = await broker_with(journal, clock, bot(missed='"all"'))
-    await broker.look()
-    kept = (await journal.read(read_progress))[1].slots_until
-    await edit_sqlite(journal, "UPDATE bot_state SET slots_until = 'never' WHERE bot_id = 1")
-    clock.at += timedelta(hours=3)
-    await broker.firing.follow()
-    await journal.run(lambda connection: connection.execute(sa.update(model.bot_state).values(slots_until=kept)))
+    broker = await broker_after_repair(journal, clock, bot(missed='"all"'))
     clock.set_back(timedelta(hours=1))
     clock.at += timedelta(seconds=LOOK_AGAIN_SECONDS)
     await broker.firing.fire_due()
