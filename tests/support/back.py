@@ -52,6 +52,9 @@ SETTINGS = BackSettings(
 IMPATIENT = BackIntervals(gather=0, retry=0, leases=0.01, changes=0.01)
 """Who arrives is not waited for, and what failed is tried again at once."""
 
+QUIET = replace(IMPATIENT, leases=1000, changes=1000, idle=1000, rows=1000)
+"""The same, and no timer interrupts a test that counts calls."""
+
 
 class SilentBell:
     """Rings when the test says so."""
@@ -80,6 +83,7 @@ class Broker:
         retry: RetryPolicy,
         trouble_after: int,
         behind_after: float,
+        intervals: BackIntervals,
     ) -> None:
         self.journal = journal
         self.configuration = configuration
@@ -97,7 +101,7 @@ class Broker:
             cast(Bell, self._bell),
             self._connect,
             self.health,
-            Runtime(self.clock, tasks, Random(7), IMPATIENT),
+            Runtime(self.clock, tasks, Random(7), intervals),
             replace(
                 SETTINGS,
                 **asdict(retry),
@@ -241,6 +245,7 @@ async def running(
     retry: RetryPolicy = ONCE,
     trouble_after: int = 1000,
     behind_after: float = 1000,
+    intervals: BackIntervals = IMPATIENT,
 ) -> AsyncIterator[Broker]:
     """A broker that runs; at the end it stops in order, or goes down as it is.
 
@@ -250,7 +255,8 @@ async def running(
     configuration = Configuration(journal)
     await configuration.refresh()
     tasks = asyncio.TaskGroup()
-    broker = Broker(journal, configuration, await Scribe.of(journal), tasks, retry, trouble_after, behind_after)
+    scribe = await Scribe.of(journal)
+    broker = Broker(journal, configuration, scribe, tasks, retry, trouble_after, behind_after, intervals)
     prepared(broker)
     try:
         async with tasks:
