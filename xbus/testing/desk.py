@@ -48,7 +48,7 @@ class SteppingThread:
         self._waiting: deque[tuple[Callable[[], Any], Promise[Any]]] = deque()
         self._is_busy = False
         self._is_closed = False
-        self._awaited: asyncio.Task[_Done] | None = None
+        self._awaited: asyncio.Future[object] | None = None
         self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._said: queue.SimpleQueue[_Said] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[_Done] = queue.SimpleQueue()
@@ -99,13 +99,13 @@ class SteppingThread:
         if isinstance(said, _Done):
             self._end(outcome, said)
         else:
-            self._awaited = self._loop.create_task(_outcome_of(said))
-            self._awaited.add_done_callback(lambda task: self._go_on(outcome, task))
+            # A coroutine within another one would never be closed if this is cancelled before it begins.
+            self._awaited = asyncio.ensure_future(said, loop=self._loop)
+            self._awaited.add_done_callback(lambda awaited: self._go_on(outcome, awaited))
 
-    def _go_on(self, outcome: Promise[Any], task: "asyncio.Task[_Done]") -> None:
+    def _go_on(self, outcome: Promise[Any], awaited: "asyncio.Future[object]") -> None:
         self._awaited = None
-        killed = _Done(error=Failed("the recipient was killed", code="recipient_failed"))
-        self._outcomes.put(killed if task.cancelled() else task.result())
+        self._outcomes.put(_outcome_of(awaited))
         self._listen(outcome)
 
     def _end(self, outcome: Promise[Any], done: _Done) -> None:
@@ -137,8 +137,12 @@ class SteppingThread:
             self._said.put(done)
 
 
-async def _outcome_of(answer: Awaitable[object]) -> _Done:
-    try:
-        return _Done(await answer)
-    except Exception as error:
+def _outcome_of(awaited: "asyncio.Future[object]") -> _Done:
+    if awaited.cancelled():
+        return _Done(error=Failed("the recipient was killed", code="recipient_failed"))
+    error = awaited.exception()
+    if error is None:
+        return _Done(awaited.result())
+    if isinstance(error, Exception):
         return _Done(error=error)
+    raise error

@@ -1,5 +1,6 @@
 """Where a command finds the broker."""
 
+import gc
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -77,3 +78,15 @@ async def test_a_connection_that_takes_too_long_says_so() -> None:
             waiting.connect_ex(listening.getsockname())
         with pytest.raises(Failed, match=r"can't be reached: no connection within 0.2 seconds"):
             await call_broker(f"tcp://127.0.0.1:{listening.getsockname()[1]}", 0.2, "xbus.health")
+
+
+@pytest.mark.parametrize("kind", ["tcp", "ipc"])
+async def test_a_connection_that_has_no_time_left_says_so_at_once(kind: str, tmp_path: Path) -> None:
+    place = tmp_path / "xbus.socket"
+    with socket.socket(socket.AF_INET if kind == "tcp" else socket.AF_UNIX) as listening:
+        listening.bind(("127.0.0.1", 0) if kind == "tcp" else str(place))
+        listening.listen()
+        address = f"ipc://{place}" if kind == "ipc" else f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(Failed, match="can't be reached: no connection within 0 seconds"):
+            await call_broker(address, 0, "xbus.health")
+        gc.collect()  # a socket that is left open is an error

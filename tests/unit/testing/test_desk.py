@@ -1,6 +1,7 @@
 """The author's thread in virtual time tells of an outcome as the real one does."""
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator
 
 import pytest
@@ -41,3 +42,15 @@ async def test_behind_one_who_waits_and_raises_the_next_job_is_done(desk: Steppi
     desk.give(lambda: told.append("next"))
     await eventually(lambda: bool(told), "the next job is done")
     assert [type(error) for error in raised] == [ValueError]
+
+
+async def test_a_coroutine_that_never_began_is_closed_with_the_thread(desk: SteppingThread) -> None:
+    """1. The author's method gives a coroutine. 2. The program is killed in the turn in which the loop hears of it."""
+
+    async def stop() -> None:
+        """Never run."""
+
+    stopping = stop()
+    desk.give(lambda: desk.finished(stopping))
+    asyncio.get_running_loop().call_soon(desk.close)
+    await eventually(lambda: inspect.getcoroutinestate(stopping) == inspect.CORO_CLOSED, "the coroutine is closed")
