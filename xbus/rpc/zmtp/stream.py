@@ -148,6 +148,7 @@ class SocketWatch:
 
 
 _of_clients: "WeakKeyDictionary[asyncio.AbstractEventLoop, ref[SocketWatch]]" = WeakKeyDictionary()
+"""Emitters and readers of a program share nothing but their loop, and a loop takes no attributes of others."""
 
 
 def watch_of_clients() -> SocketWatch | None:

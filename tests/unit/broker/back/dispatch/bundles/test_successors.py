@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tests.support.back import Broker, running
+from tests.support.back import PATIENCE_SECONDS, Broker, running
 from tests.support.bundles import NOT_BEGUN, Wire, bundles, letters, until_states
 from tests.support.recipients import BUNDLES
 from xbus import model
@@ -58,7 +58,7 @@ async def test_the_next_recipient_gets_what_a_worker_had_and_did_not_begin(journ
         await until_read(broker)
         worker.answers["xbus.take_envelopes"] = as_it_is
         at_worker.set_result([[True, [[[0, 1, pack_items([b"a"]), None]]]], NOT_BEGUN, NOT_BEGUN])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await broker.until(lambda: set(letters(broker)) == set("abc"))
             await until_states(broker, [])
     assert await broker.cursor() == 3
