@@ -25,10 +25,11 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.slices import LAST_HASH, Place, Slice, SliceBounds, Stretch, read_slice
 from xbus.broker.journal.readers import ActNote, ReaderAct, pass_idle, read_ranges, read_readers
-from xbus.broker.journal.readers.parked import list_parked_batches, read_parked_events, resume_batch
+from xbus.broker.journal.readers.parked import BatchFailure, list_parked_batches, read_parked_events, resume_batch
 from xbus.broker.journal.readers.status import list_moves, list_readers
 from xbus.clock import Clock, SystemClock
 from xbus.config import BackSettings
+from xbus.errors import Refused
 from xbus.rpc.bell import Bell
 from xbus.rpc.messages import ClaimedBatchMap
 from xbus.states import PresenceState
@@ -54,6 +55,24 @@ class CountingJournal:
     async def step(self, row: int, errand: Callable[..., object], *arguments: object) -> object:
         self.commits += 1
         return await self._journal.step(row, errand, *arguments)
+
+
+class MeanwhileJournal:
+    """A journal that does something else once between a step and the word about it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._journal, name)
+
+    async def step(self, row: int, errand: Callable[..., object], *arguments: object) -> object:
+        found = await self._journal.step(row, errand, *arguments)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return found
 
 
 class CountingReads:
@@ -220,6 +239,66 @@ async def test_a_program_that_was_lost_counts_as_none_when_its_lease_is_over(jou
     await desk.look()
     (status,) = await journal.read(list_readers)
     assert (status.state, status.programs) == (PresenceState.ABSENT, 0)
+
+
+CALLS_THAT_SETTLE: dict[str, Callable[[ReaderDesk, ReadingProgram, Settlement], Awaitable[object]]] = {
+    "checkpoint": lambda desk, program, done: desk.settle(program, done),
+    "read_batch": lambda desk, program, done: desk.read(program, BatchCall(0.0, 1, None, done), lambda: False),
+    "note_callback": lambda desk, program, done: desk.fail(program, done, BatchFailure("callback_failed", "no")),
+}
+
+
+@pytest.mark.parametrize("verb", CALLS_THAT_SETTLE)
+async def test_a_refused_settlement_of_a_program_without_ranges_keeps_none_from_others(
+    journal: Journal, scribe: Scribe, verb: str
+) -> None:
+    await scribe.put([b"x"], type_name="notes")
+    await journal.run(configure, 2)
+    desk, _, program = await desk_of(journal, StandingClock())
+    late = ReadingProgram(uuid.uuid4(), program.role_id, "billing_1")
+    batch = (await desk.read(late, BatchCall(0.0, 1, None, None), lambda: False))["batch"]
+    assert batch is not None
+    done = Settlement(batch["range"], batch["counter"], Place(*batch["to"]))
+    await desk.leave(late)
+    assert (await desk.read(program, BatchCall(0.0, 1, None, None), lambda: False))["ranges"] == 2
+    await desk.leave(program)
+    with pytest.raises(Refused) as refusal:
+        await CALLS_THAT_SETTLE[verb](desk, late, done)
+    assert refusal.value.code == "lease_lost"
+    assert [*desk.sharing.programs] == []
+    assert (await desk.read(program, BatchCall(0.0, 1, None, None), lambda: False))["ranges"] == 2
+
+
+async def test_a_refused_settlement_is_a_sign_of_life_of_a_program_with_other_ranges(
+    journal: Journal, scribe: Scribe
+) -> None:
+    await scribe.put([b"x"], type_name="notes")
+    await journal.run(configure, 2)
+    clock = StandingClock()
+    desk, _, program = await desk_of(journal, clock)
+    await desk.read(program, BatchCall(0.0, 1, None, None), lambda: False)
+    clock.go_on(LEASE - 1)
+    with pytest.raises(Refused):
+        await desk.settle(program, Settlement(99, 1, Place(1)))
+    clock.go_on(LEASE - 1)
+    await desk.look()
+    assert len(desk.renew(program)["ranges"]) == 2
+
+
+async def test_a_program_that_leaves_while_it_takes_a_range_keeps_none(journal: Journal, scribe: Scribe) -> None:
+    """1. A call takes a range. 2. Its program leaves. 3. The desk hears that the journal has noted the range."""
+    await scribe.put([b"x"], type_name="notes")
+    await journal.run(configure, 2)
+    between = MeanwhileJournal(journal)
+    desk, leaving = await desk_on(cast(Journal, between), LogSlices(await log_of(journal)), StandingClock())
+    between.meanwhile = lambda: desk.leave(leaving)
+    answer = await desk.read(leaving, BatchCall(0.0, 1, None, None), lambda: False)
+    assert (answer["ranges"], answer["batch"]) == (0, None)
+    assert [*desk.sharing.programs] == []
+    await desk.look()
+    assert {each.owner for each in await journal.read(read_ranges)} == {None}
+    other = ReadingProgram(uuid.uuid4(), leaving.role_id, "billing_1")
+    assert (await desk.read(other, BatchCall(0.0, 1, None, None), lambda: False))["ranges"] == 2
 
 
 async def test_a_program_without_a_range_waits_in_one_call_and_calls_again_before_it_gets_one(

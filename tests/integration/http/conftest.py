@@ -34,6 +34,8 @@ LOOPBACK = ("127.0.0.1", 50_000)
 DOCUMENT_BYTES = 100_000
 BODY_BYTES = 3_000_000
 AUTODROP = 100_000
+LEASE = 600
+"""Seconds. No program is silent for so long, however busy the machine is; each leaves to give its ranges to others."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     types: dict[str, Nodes] = {name: {"store": []} for name in ("orders", "eu/orders", "forbidden_orders")}
     types |= {name: {} for name in ("bills", "news", "eu/news")}
     add_bus(url, {**types, "question": {"desk": []}}, immediate=["question"])
-    add_reader(url, "billing", "bills", start="oldest", ranges=4, lease=1.0, batch_items=3)
-    add_reader(url, "following", "news", "eu/news", "orders", start="oldest", ranges=1, lease=2.0)
+    add_reader(url, "billing", "bills", start="oldest", ranges=4, lease=LEASE, batch_items=3)
+    add_reader(url, "following", "news", "eu/news", "orders", start="oldest", ranges=1, lease=LEASE)
     with writing(url) as connection:
         at = SystemClock().now()
         tokens = {

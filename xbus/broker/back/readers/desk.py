@@ -26,6 +26,7 @@ from xbus.broker.journal.readers import (
     ReaderEntry,
     ReaderRange,
     SettleStep,
+    lease_lost,
     pass_idle,
     pass_to,
     read_served_ranges,
@@ -93,7 +94,7 @@ class ReaderDesk:
             Refused: the program has lost what it settles (``lease_lost``), or the place is not within its batch.
             JournalUnavailable: the database can't do it now.
         """
-        self.sharing.renew(program.id, self._clock.monotonic())
+        self._hear(program, call.done)
         with self.calls.calling(program.id) as is_newest:
             batch = None if call.done is None else await self._go_on(program, call, call.done, is_paused)
             if batch is None:
@@ -134,7 +135,7 @@ class ReaderDesk:
                 (``place_not_in_batch``).
             JournalUnavailable: the database can't be written now.
         """
-        self.sharing.renew(program.id, self._clock.monotonic())
+        self._hear(program, done)
         await self._settle(self._owing(program, done))
 
     async def fail(self, program: ReadingProgram, failed: Settlement, failure: BatchFailure) -> NextAttempt | None:
@@ -147,7 +148,7 @@ class ReaderDesk:
             Refused: the program has lost the range (``lease_lost``).
             JournalUnavailable: the database can't be written now.
         """
-        self.sharing.renew(program.id, self._clock.monotonic())
+        self._hear(program, failed)
         lease = self._known.lease(program.id, failed.range_id, failed.counter)
         current = self._known[failed.range_id]
         if not current.handed_out or current.batch_end != failed.place:
@@ -165,6 +166,16 @@ class ReaderDesk:
             raise
         self._keep(lease, known, after)
         return decided
+
+    def _hear(self, program: ReadingProgram, done: Settlement | None) -> None:
+        """Note a sign of life. A program without ranges gives none by a settlement: it would keep ranges from others.
+
+        Raises:
+            Refused: the program has no range, so it has lost that of the settlement (``lease_lost``).
+        """
+        if done is not None and not self.sharing.is_concerned(program.id):
+            raise lease_lost(done.range_id)
+        self.sharing.renew(program.id, self._clock.monotonic())
 
     async def _go_on(
         self, program: ReadingProgram, call: BatchCall, done: Settlement, is_paused: Check
@@ -339,6 +350,12 @@ class ReaderDesk:
                 return False
         self._known.put(taken)
         lease.is_out = taken.handed_out
+        if program.id not in self.calls and program.id not in self.sharing.programs:
+            # 1. A call takes a range. 2. Its program leaves. 3. The journal answers: nobody would read the range.
+            lease.owner, lease.counter = None, taken.counter
+            self._freed.append(lease_of(lease, program.id))
+            self.calls.wake()
+            return False
         self.sharing.took(lease, program.id, taken.counter, self._clock.monotonic())
         return True
 
