@@ -55,6 +55,11 @@ class ConnectionTable:
         self._by_id: dict[bytes, Connection] = {}
         self._by_descriptor: dict[int, Connection] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Check whether there is no connection, and nothing is known of an earlier one."""
+        return not self._by_descriptor and not self._by_id
+
     def began(self, descriptor: int, now: float, *, is_encrypted: bool = False) -> None:
         """Note a connection before its first message."""
         self._by_descriptor[descriptor] = Connection(descriptor, now, is_encrypted=is_encrypted)

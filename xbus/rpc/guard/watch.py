@@ -1,4 +1,4 @@
-"""The guard of one server's socket: it counts what goes through, and looks at all connections regularly."""
+"""The guard of one server's socket: it counts what goes through, and looks at connections regularly, if there are any."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -54,6 +54,8 @@ class ConnectionGuard:
         self._connections = ConnectionTable()
         self._loop = asyncio.get_running_loop()
         self._next_look: asyncio.TimerHandle | None = None
+        """None before ``start``, and while there is no connection."""
+        self._is_started = False
         self._ports: dict[int, bool] = {}
         """Of each port whether it is encrypted."""
         self._monitor = socket.get_monitor_socket(_EVENTS)
@@ -67,10 +69,12 @@ class ConnectionGuard:
 
     def start(self) -> None:
         """Look from now on."""
-        self._next_look = self._loop.call_later(LOOK_SECONDS, self._look)
+        self._is_started = True
+        self._look_soon()
 
     def close(self) -> None:
         """Look no more; to be called before the socket is closed."""
+        self._is_started = False
         if self._next_look is not None:
             self._next_look.cancel()
         self._monitor_drain.pause()
@@ -94,6 +98,7 @@ class ConnectionGuard:
             descriptor, key = reader.sender_descriptor, reader.sender_key
             connection = self._connections.bind(peer, descriptor, self._loop.time(), key)
             connection.address = reader.sender_address
+            self._look_soon()
         return connection
 
     def address_of(self, peer: bytes) -> str:
@@ -135,9 +140,14 @@ class ConnectionGuard:
             descriptor = event["value"]
             is_encrypted = self._ports.get(tcp.local_port(descriptor), False)
             self._connections.began(descriptor, self._loop.time(), is_encrypted=is_encrypted)
+            self._look_soon()
         else:
             self._connections.ended(event["value"])
             self._on_end(event["value"])
+
+    def _look_soon(self) -> None:
+        if self._is_started and self._next_look is None:
+            self._next_look = self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
         if self._socket.closed:
@@ -145,7 +155,10 @@ class ConnectionGuard:
         began = self._loop.time()
         self._judge(began)
         took = self._loop.time() - began
-        self._next_look = self._loop.call_later(max(LOOK_SECONDS, took / MOST_LOOKING), self._look)
+        # A broker that nobody calls rests: each look wakes it.
+        self._next_look = None
+        if not self._connections.is_empty:
+            self._next_look = self._loop.call_later(max(LOOK_SECONDS, took / MOST_LOOKING), self._look)
 
     def _judge(self, now: float) -> None:
         # A newcomer must not be judged by the figures of the connection that had its descriptor before.
