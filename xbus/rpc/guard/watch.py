@@ -1,4 +1,4 @@
-"""The guard of one server's socket: it counts what goes through, and looks at connections regularly, if there are any."""
+"""The guard of one server's socket: it counts what goes through, and looks at all connections while there are some."""
 
 import asyncio
 from collections.abc import Callable, Sequence
