@@ -126,7 +126,7 @@ def _postgres(url: sa.URL, any_server: bool) -> sa.Engine:
         def check_server(connection: sa.Connection) -> None:
             session = cast(PostgresSession, connection.connection.driver_connection)
             reads = connection.get_execution_options().get("xbus_read_only", False)
-            if sessions.is_standby(session) if reads else sessions.is_read_only(session):
+            if sessions.is_read_only(session, reads=reads):
                 connection.invalidate()
                 raise sessions.read_only_error()
 

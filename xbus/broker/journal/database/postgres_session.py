@@ -186,15 +186,16 @@ def begin_session(session: PostgresSession) -> None:
     session.autocommit = False
 
 
-def is_standby(session: PostgresSession) -> bool:
-    """Check whether the server only repeats what another one writes, as it said last; this asks nobody."""
-    return session.get_parameter_status("in_hot_standby") == "on"
+def is_read_only(session: PostgresSession, *, reads: bool = False) -> bool:
+    """Check whether the session is of no use, as the server said last; this asks nobody.
 
-
-def is_read_only(session: PostgresSession) -> bool:
-    """Check whether the session can't write, as the server said last; this asks nobody."""
-    is_set: bool = session.get_parameter_status("default_transaction_read_only") == "on"
-    return is_set or is_standby(session) or session.reads_only
+    Args:
+        reads: whether it is only to read: then it is of use unless its server repeats what another one writes.
+    """
+    says = session.get_parameter_status
+    return says("in_hot_standby") == "on" or (
+        not reads and (session.reads_only or says("default_transaction_read_only") == "on")
+    )
 
 
 def read_only_error() -> JournalUnavailable:
