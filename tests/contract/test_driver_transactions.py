@@ -1,7 +1,7 @@
 """A transaction straight at the driver is begun, committed and rolled back on both databases."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import psycopg2
@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from psycopg2 import extensions
 
 from xbus.broker.journal.database.engine import DriverTransaction, create_engine, driver_of
+from xbus.broker.journal.database.postgres_session import PostgresCursor
 
 MOVE = "UPDATE head SET position = position + 1 RETURNING position"
 
@@ -78,7 +79,7 @@ def test_a_guard_shares_the_message_of_the_commit_and_decides(of_postgres: Sessi
     connection, driver = of_postgres
     transaction = DriverTransaction(connection, driver)
     assert moved(driver) == 1
-    driver.guard = "SELECT 1 / %(divisor)s", {"divisor": divisor}
+    driver.guard = "SELECT 1 / %s", [divisor]
     if divisor:
         transaction.commit()
     else:
@@ -91,6 +92,95 @@ def test_a_guard_shares_the_message_of_the_commit_and_decides(of_postgres: Sessi
     assert moved(driver) == divisor + 1
     transaction.commit()
     assert position(connection) == divisor + 1
+
+
+TAKEN = "INSERT INTO taken VALUES (%s)"
+
+
+class IdTaken(Exception):
+    """What a caller makes of the error of its rows."""
+
+
+def refuse(error: psycopg2.IntegrityError) -> None:
+    raise IdTaken from error
+
+
+@pytest.fixture
+def taken(of_postgres: Session) -> Iterator[Callable[[], list[int]]]:
+    """A table that holds a number once, with a 1; gives what it holds."""
+    connection, _ = of_postgres
+    with connection.begin():
+        connection.execute(sa.text("CREATE TABLE taken (number integer PRIMARY KEY)"))
+        connection.execute(sa.text("INSERT INTO taken VALUES (1)"))
+
+    def numbers() -> list[int]:
+        with connection.begin():
+            return [*connection.scalars(sa.text("SELECT number FROM taken ORDER BY number"))]
+
+    yield numbers
+
+
+def test_the_last_statements_share_the_message_of_the_commit(
+    of_postgres: Session, taken: Callable[[], list[int]]
+) -> None:
+    connection, driver = of_postgres
+    sent: list[str] = []
+
+    class Noting(PostgresCursor):
+        def execute(self, query: Any, vars: Any = None) -> None:
+            sent.append(query)
+            super().execute(query, vars)
+
+    driver.cursor_factory = Noting
+    transaction = DriverTransaction(connection, driver)
+    moved(driver)
+    driver.end_with(f"{TAKEN}; {TAKEN}", [2, 3], refuse)
+    driver.guard = "SELECT 1 / %s", [1]
+    transaction.commit()
+    driver.cursor_factory = PostgresCursor
+    assert sent == [MOVE, f"SELECT 1 / %s; {TAKEN}; {TAKEN}; COMMIT"]
+    assert (taken(), position(connection)) == ([1, 2, 3], 1)
+
+
+def test_one_whose_last_statements_break_a_rule_is_refused_as_a_whole(
+    of_postgres: Session, taken: Callable[[], list[int]]
+) -> None:
+    connection, driver = of_postgres
+    transaction = DriverTransaction(connection, driver)
+    moved(driver)
+    driver.end_with(f"{TAKEN}; {TAKEN}", [2, 1], refuse)
+    with pytest.raises(IdTaken):
+        transaction.commit()
+    transaction.rollback()
+    assert (taken(), position(connection)) == ([1], 0)
+    transaction = DriverTransaction(connection, driver)
+    assert moved(driver) == 1
+    transaction.commit()
+    assert (taken(), position(connection)) == ([1], 1)
+
+
+def test_a_guard_speaks_before_the_last_statements(of_postgres: Session, taken: Callable[[], list[int]]) -> None:
+    connection, driver = of_postgres
+    transaction = DriverTransaction(connection, driver)
+    moved(driver)
+    driver.end_with(TAKEN, [1], refuse)
+    driver.guard = "SELECT 1 / %s", [0]
+    with pytest.raises(psycopg2.errors.DivisionByZero):
+        transaction.commit()
+    transaction.rollback()
+    assert (taken(), position(connection)) == ([1], 0)
+
+
+def test_what_a_transaction_was_to_end_with_goes_with_it(of_postgres: Session, taken: Callable[[], list[int]]) -> None:
+    connection, driver = of_postgres
+    transaction = DriverTransaction(connection, driver)
+    moved(driver)
+    driver.end_with(TAKEN, [2], refuse)
+    transaction.rollback()
+    transaction = DriverTransaction(connection, driver)
+    moved(driver)
+    transaction.commit()
+    assert taken() == [1]
 
 
 def test_one_that_copies_first_is_rolled_back(of_postgres: Session) -> None:

@@ -6,6 +6,7 @@ import uuid
 import weakref
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -13,6 +14,8 @@ import sqlalchemy as sa
 from tests.contract.test_put import AWKWARD, rows_of
 from tests.support.faults import Faults, commits_of
 from tests.support.journal import NOW, Scribe
+from xbus.broker.journal.database.engine import create_engine
+from xbus.broker.journal.database.postgres_session import PostgresCursor
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.writes import GroupType, PutEnvelope, PutEvent, PutGroup, SealedGroup
@@ -71,6 +74,30 @@ async def test_it_is_kept_as_if_each_came_alone(journal: Journal, scribe: Scribe
         of_group = sealed.receipt(place)
         assert receipt._replace(envelope_id=envelope_id, position=of_group.position) == of_group
         assert await journal.read(rows_of, envelope_id) == await journal.read(rows_of, receipt.envelope_id)
+
+
+async def test_one_without_keys_takes_two_messages_to_postgresql(store_url: str) -> None:
+    engine, sent = create_engine(store_url), list[str]()
+
+    class Noting(PostgresCursor):
+        def execute(self, query: Any, vars: Any = None) -> None:
+            sent.append(query)
+            super().execute(query, vars)
+
+    @sa.event.listens_for(engine, "connect")
+    def note(driver: Any, _: object) -> None:
+        driver.cursor_factory = Noting
+
+    async with Journal(engine, "broker") as journal:
+        scribe = await Scribe.of(journal)
+        groups = [some_group(scribe, 3, Random(seed)) for seed in range(2)]
+        for group in groups:
+            await journal.write(replace(group, heads=[PLAIN_HEAD] * 3))
+    engine.dispose()
+    begins = [place for place, query in enumerate(sent) if query.startswith("BEGIN") or "UPDATE head" in query]
+    of_last = sent[begins[-1] :]
+    assert len(of_last) == 2
+    assert all(part in of_last[1] for part in ("put_envelopes", "put_events", "stamp", "COMMIT"))
 
 
 async def test_a_key_is_kept_with_its_content(journal: Journal, scribe: Scribe) -> None:

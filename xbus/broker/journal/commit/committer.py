@@ -565,7 +565,7 @@ class Fence:
             if _GUARD_NAME not in driver.prepared:
                 driver.cursor().execute(_PREPARE_GUARD)
                 driver.prepared.add(_GUARD_NAME)
-            driver.guard = _GUARD, values
+            driver.guard = _GUARD, [*map(values.__getitem__, _GUARD_VALUES)]
             return
         else:
             cursor = _STAMP.execute(driver, values)
@@ -673,7 +673,8 @@ PREPARE {_GUARD_NAME} (bigint, bigint, text, bigint, text, bigint) AS
         WHERE name = $3 AND epoch = $4 AND holder = $5 AND group_number >= $6 AND group_number < $1 RETURNING name
     ) SELECT 1 / count(*) FROM own
 """
-_GUARD = f"EXECUTE {_GUARD_NAME} (%(number)s, %(data_bytes)s, %(of_name)s, %(of_epoch)s, %(of_holder)s, %(committed)s)"
+_GUARD_VALUES = ("number", "data_bytes", "of_name", "of_epoch", "of_holder", "committed")
+_GUARD = f"EXECUTE {_GUARD_NAME} ({', '.join(['%s'] * len(_GUARD_VALUES))})"
 """The stamp as a statement that fails where it finds no row. Prepared, it costs the server a quarter less."""
 _OTHER_AT_END = sa.exists().where(
     model.envelope.c.position == bindparam("seen"), model.envelope.c.id != bindparam("seen_id", type_=sa.Uuid)

@@ -21,7 +21,6 @@ from xbus.broker.journal.commit.statements.emission import (
     INSERT_ENVELOPES,
     INSERT_EVENTS,
     INSERT_SEGMENTS,
-    INTEGRITY_ERRORS,
     NO_SEGMENT,
     SMALL_BYTES,
     check_ids,
@@ -292,11 +291,11 @@ def put(connection: sa.Connection, puts: Mapping[int, PutEnvelope]) -> dict[int,
     rows: list[tuple[RowStatement, Sequence[Row]]] = [(INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, events)]
     if not is_copied:
         rows.append((INSERT_SEGMENTS, segments))
-    try:
-        write_rows(driver, *[(statement, statement.plain(some)) for statement, some in rows if some])
-    except INTEGRITY_ERRORS as error:
+
+    def refuse(error: Exception) -> None:
         check_ids(error, group[0].envelope_id, [event.event_id for event in group[0].events] if len(group) == 1 else [])
-        raise
+
+    write_rows(driver, *[(statement, statement.plain(some)) for statement, some in rows if some], refuse=refuse)
     check_keys(driver, [write.envelope_id.hex for write in group if write.head.key is not None])
     if is_copied:
         copy_segments(driver, segments)
@@ -392,23 +391,28 @@ def put_groups(driver: Driver, groups: Mapping[int, PutGroup]) -> dict[int, Seal
                     segments.append(SegmentRow(UUID(bytes=event_bytes), 0, items, stored, data_hash, None, plain_bytes))
             events.append((event_id, envelope_id, type_id, graph_id, items, items, *tags, *in_event))
         sealed[first] = SealedGroup(first, first + len(hashes) - 1, group, hashes)
-    _insert(driver, envelopes, events, segments)
-    if keyed:
-        check_keys(driver, keyed)
+    _insert(driver, envelopes, events, segments, keyed)
     return sealed
 
 
-def _insert(driver: Driver, envelopes: Sequence[Row], events: Sequence[Row], segments: Sequence[SegmentRow]) -> None:
+def _insert(
+    driver: Driver,
+    envelopes: Sequence[Row],
+    events: Sequence[Row],
+    segments: Sequence[SegmentRow],
+    keyed: Sequence[str],
+) -> None:
+    def refuse(error: Exception) -> None:
+        (envelope_id, *_), (event_id, *_) = envelopes[0], events[0]
+        check_ids(error, UUID(str(envelope_id)), [UUID(str(event_id))] if len(envelopes) == 1 else [])
+
     rows: list[tuple[RowStatement, Sequence[Row]]] = [(_PUT_ENVELOPES, envelopes), (_PUT_EVENTS, events)]
     is_copied = bool(segments) and copies(driver, segments)
     if segments and not is_copied:
         rows.append((INSERT_SEGMENTS, INSERT_SEGMENTS.plain(segments)))
-    try:
-        write_rows(driver, *rows)
-    except INTEGRITY_ERRORS as error:
-        (envelope_id, *_), (event_id, *_) = envelopes[0], events[0]
-        check_ids(error, UUID(str(envelope_id)), [UUID(str(event_id))] if len(envelopes) == 1 else [])
-        raise
+    write_rows(driver, *rows, refuse=refuse, is_last=not keyed and not is_copied)
+    if keyed:
+        check_keys(driver, keyed)
     if is_copied:
         copy_segments(driver, segments)
 

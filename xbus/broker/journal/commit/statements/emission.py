@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal import writes
-from xbus.broker.journal.commit.statements.rows import Driver, insert_rows, update_rows
+from xbus.broker.journal.commit.statements.rows import INTEGRITY_ERRORS, Driver, insert_rows, update_rows
 from xbus.broker.journal.database.binary_copy import copy_in
 from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.log.segments import COPY_COLUMNS, SegmentRow, copy_rows
@@ -50,7 +50,6 @@ out of a row, and in SQLite more fills the page of many rows."""
 INSERT_SEGMENTS = insert_rows("insert_segments", model.segment, COPY_COLUMNS)
 _END_EVENTS = update_rows("end_events", model.event, ["items"], "id", "items IS NULL")
 
-INTEGRITY_ERRORS = (sqlite3.IntegrityError, psycopg2.IntegrityError)
 _ENVELOPE_KEY = (model.envelope.primary_key.name, "UNIQUE constraint failed: envelope.id")
 _EVENT_KEY = (model.event.primary_key.name, "UNIQUE constraint failed: event.id")
 """The words of PostgreSQL and SQLite for an id that is there already: the name of the constraint, and the message."""

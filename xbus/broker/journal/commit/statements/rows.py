@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
+import psycopg2
 import sqlalchemy as sa
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.dialects.postgresql import psycopg2
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor, Dialect
 
 from xbus.broker.journal.database.engine import driver_of
@@ -25,6 +25,9 @@ Driver: TypeAlias = DBAPIConnection
 """A connection of the driver, in a transaction."""
 
 Row: TypeAlias = tuple[object, ...]
+
+INTEGRITY_ERRORS = (sqlite3.IntegrityError, psycopg2.IntegrityError)
+"""The drivers' errors of rows that break a rule of the tables."""
 
 _MOMENT_CHARACTERS = len("2020-02-29 12:00:00.000000")
 """The form in which SQLite keeps a moment: without its time zone, which is UTC."""
@@ -55,7 +58,7 @@ class Prepared:
     def _write(self, driver: Driver) -> str:
         # Both know parameters by their names.
         is_sqlite = isinstance(driver, sqlite3.Connection)
-        dialect: Dialect = sqlite.dialect(paramstyle="named") if is_sqlite else psycopg2.dialect()  # type: ignore[no-untyped-call]
+        dialect: Dialect = sqlite.dialect(paramstyle="named") if is_sqlite else postgresql.psycopg2.dialect()  # type: ignore[no-untyped-call]
         written = self._written[type(driver)] = str(self._statement.compile(dialect=dialect))
         return written
 
@@ -99,28 +102,53 @@ class RowStatement:
         return ["{" + ",".join(kind.texts(values)) + "}" for kind, values in zip(self._kinds, columns, strict=True)]
 
 
-def write_rows(driver: Driver, *writes: tuple[RowStatement, Sequence[Row]]) -> int:
+def pass_on(_: Exception) -> None:
+    """Let the error of a row go as it is."""
+
+
+def write_rows(
+    driver: Driver,
+    *writes: tuple[RowStatement, Sequence[Row]],
+    refuse: Callable[[Exception], None] = pass_on,
+    is_last: bool = False,
+) -> int:
     """Write the rows of several statements, in one round trip to PostgreSQL.
 
     Args:
         writes: each with one row at the least, as ``RowStatement.plain`` gives them.
+        refuse: gets the error of a row that breaks a rule of the tables; it may raise a better one.
+        is_last: whether the transaction does nothing more: then rows may go to PostgreSQL with its COMMIT, and an error
+            comes there.
 
     Returns:
-        How many the last one changed.
+        How many the last one changed; 0 if that is not known yet.
     """
+    if is_last and isinstance(driver, PostgresSession) and driver.is_own:
+        driver.end_with(*_in_arrays(driver, writes), refuse)
+        return 0
     cursor = driver.cursor()
-    if isinstance(driver, sqlite3.Connection):
-        for statement, rows in writes:
-            cursor.executemany(statement._sqlite, rows)
-    else:
-        prepared = cast(PostgresSession, driver).prepared
-        for statement, _ in writes:
-            if statement._name not in prepared:
-                cursor.execute(statement._prepare)
-                prepared.add(statement._name)
-        texts = [statement._execute for statement, _ in writes]
-        cursor.execute("; ".join(texts), [array for statement, rows in writes for array in statement._arrays(rows)])
+    try:
+        if isinstance(driver, sqlite3.Connection):
+            for statement, rows in writes:
+                cursor.executemany(statement._sqlite, rows)
+        else:
+            cursor.execute(*_in_arrays(cast(PostgresSession, driver), writes))
+    except INTEGRITY_ERRORS as error:
+        refuse(error)
+        raise
     return cursor.rowcount
+
+
+def _in_arrays(
+    session: PostgresSession, writes: Sequence[tuple[RowStatement, Sequence[Row]]]
+) -> tuple[str, Sequence[str]]:
+    """Give the statements of rows, which the session has prepared then, and their values."""
+    for statement, _ in writes:
+        if statement._name not in session.prepared:
+            session.cursor().execute(statement._prepare)
+            session.prepared.add(statement._name)
+    values = [array for statement, rows in writes for array in statement._arrays(rows)]
+    return "; ".join([statement._execute for statement, _ in writes]), values
 
 
 def insert_rows(
