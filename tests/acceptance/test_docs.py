@@ -14,14 +14,16 @@ from tests.support.documentation import CHECKOUT, DESCRIPTORS, EXAMPLES, PAGES, 
 from tests.support.processes import run, script
 from tests.support.waiting import wait_until
 from xbus.admin import bus_file
-from xbus.broker.back.verbs.batches import BackBatchVerbs
-from xbus.broker.back.verbs.bots import BotVerbs
-from xbus.broker.back.verbs.insight import InsightVerbs
-from xbus.broker.back.verbs.outputs import OutputVerbs
-from xbus.broker.back.verbs.readers import ReaderVerbs
-from xbus.broker.back.verbs.reading import LogVerbs
-from xbus.broker.back.verbs.recipients import BackVerbs
-from xbus.broker.back.verbs.subscriptions import SubscriptionVerbs
+from xbus.broker.back.verbs import (
+    BackBatchVerbs,
+    BackVerbs,
+    BotVerbs,
+    InsightVerbs,
+    LogVerbs,
+    OutputVerbs,
+    ReaderVerbs,
+    SubscriptionVerbs,
+)
 from xbus.broker.front.groups import GroupIntake
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs

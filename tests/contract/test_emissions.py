@@ -10,8 +10,7 @@ import sqlalchemy as sa
 from tests.support.clock import StandingClock
 from tests.support.journal import Scribe
 from xbus import model
-from xbus.broker.back.chaining.derivation import Derivation, derive
-from xbus.broker.back.chaining.emission import Emission
+from xbus.broker.back.chaining.emission import Derivation, Emission, derive
 from xbus.broker.back.log import DeliveryNote, RunBatch
 from xbus.broker.journal.fsck.content import check_content
 from xbus.broker.journal.journal import Journal

@@ -12,8 +12,7 @@ from tests.support.attempts import make_output
 from tests.support.clock import StandingClock
 from tests.support.journal import Scribe, looking
 from xbus import model
-from xbus.broker.back.chaining.derivation import derive
-from xbus.broker.back.chaining.emission import Emission
+from xbus.broker.back.chaining.emission import Emission, derive
 from xbus.broker.back.log import RunBatch
 from xbus.broker.journal.bulk.outputs import BEGINNING, read_output_page
 from xbus.broker.journal.database.connection import connected

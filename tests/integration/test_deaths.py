@@ -15,7 +15,7 @@ from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.monitoring.overdue import OverdueBacklog
 from xbus.broker.back.monitoring.presence import Presence
 from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.replies.service import ReplyService as RepliesOfConsumers
+from xbus.broker.back.replies import ReplyService as RepliesOfConsumers
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes.ended_by_others import OpenTimeouts, OperatorCancels
 from xbus.broker.front.envelopes.replies import ReplyRequests as RepliesToEmitters

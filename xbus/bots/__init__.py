@@ -5,9 +5,8 @@ can be ended and can end no runner. Only commands import it, and authors, whose 
 ``BotOutput``.
 """
 
-from xbus.bots.batch import BotBatch
 from xbus.bots.job import Allowed
-from xbus.bots.output import BotOutput
+from xbus.bots.output import BotBatch, BotOutput
 from xbus.bots.runner import BotRunner, RunnerOptions
 
 __all__ = ["Allowed", "BotBatch", "BotOutput", "BotRunner", "RunnerOptions"]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TypedDict
 
-from xbus.bots.batch import BotBatch
+from xbus.bots.output import BotBatch
 from xbus.reader.batch import read_event
 from xbus.rpc.codec import pack, unpack
 from xbus.rpc.messages import BotRun

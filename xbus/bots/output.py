@@ -9,13 +9,40 @@ The bus has an envelope of a key once, so it does not matter how often a run is 
    first to seal, and the other one is refused, as the key is taken. Then the broker goes on as in 2.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
 from types import TracebackType
 
 from xbus.emitter import Emitter
 from xbus.emitter.synchronous import Envelope
 from xbus.errors import Refused
+from xbus.reader import ReadEvent, ReadItem
+
+
+@dataclass(frozen=True)
+class BotBatch:
+    """The occasion of a call of the author's function.
+
+    Attributes:
+        bot: the name of the bot.
+        slot: the moment of its cron for which this is, in UTC; None for a run that a person fired.
+        due_at: since when it was due, in UTC.
+        attempt: from 1 on.
+        settings: those of the bot in the bus file.
+        items: those of the batch, in the order of the log; none for a bot that runs by time. Each is a ``ReadItem``:
+            ``value`` is what the emitter sent, ``event_type`` its type.
+        events: the same, in their events.
+    """
+
+    bot: str
+    slot: datetime | None
+    due_at: datetime
+    attempt: int
+    settings: Mapping[str, object] = field(default_factory=dict)
+    items: Sequence[ReadItem] = ()
+    events: Sequence[ReadEvent] = ()
 
 
 class _Discarded(Exception):

@@ -20,7 +20,7 @@ from xbus.broker.housekeeping.outages import tell_outages
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.objects.stowing import ObjectPlace
 from xbus.broker.journal.operations import losses
-from xbus.broker.metrics.readiness import ProcessReadiness
+from xbus.broker.metrics.of_process import ProcessReadiness
 from xbus.broker.open_files import tell_open_files
 from xbus.broker.parts import PARTS, BrokerPart, Shared
 from xbus.clock import SystemClock

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.support.clock import StandingClock
 from xbus.broker.journal.journal import Journal
 from xbus.broker.metrics.families import Family, gauge, one
-from xbus.broker.metrics.readiness import ProcessReadiness
+from xbus.broker.metrics.of_process import ProcessReadiness
 from xbus.broker.metrics.service import MetricsService
 from xbus.supervision.alerts import Alerts
 from xbus.supervision.health import Health

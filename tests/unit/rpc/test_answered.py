@@ -310,7 +310,7 @@ PACKED = {
     ("xbus/http/dialects/native.py", "_ask"): "a reply, as it came over the wire",
     ("xbus/http/batches.py", "_packed_event"): "events, as they came over the wire",
     ("xbus/http/batches.py", "_packed_map"): "the same",
-    ("xbus/broker/back/replies/records.py", "keep"): "a reply, as it came over the wire",
+    ("xbus/broker/back/replies.py", "keep"): "a reply, as it came over the wire",
     ("xbus/broker/journal/database/table_rows.py", "read_rows"): "no msgpack",
     ("xbus/testing/pull/verbs.py", "answer"): "the simulated wire",
     ("xbus/testing/network.py", "call"): "the simulated wire",

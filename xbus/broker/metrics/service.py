@@ -10,8 +10,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.metrics.exposition import Exposition
 from xbus.broker.metrics.families import Family
 from xbus.broker.metrics.http_server import HttpAnswer, HttpLimits, HttpRequest, HttpServer
-from xbus.broker.metrics.of_process import alert_families, process_families, write_families
-from xbus.broker.metrics.readiness import ProcessReadiness
+from xbus.broker.metrics.of_process import ProcessReadiness, alert_families, process_families, write_families
 from xbus.supervision.alerts import Alerts
 from xbus.supervision.health import Health
 

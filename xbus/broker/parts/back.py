@@ -46,9 +46,8 @@ from xbus.broker.journal.log.bots.entries import RunnerEntry
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.metrics.families import Family
 from xbus.broker.metrics.of_back import delivery_families
-from xbus.broker.metrics.of_journal import JournalLook
+from xbus.broker.metrics.of_journal import JournalLook, skipped_family
 from xbus.broker.metrics.of_process import server_families
-from xbus.broker.metrics.of_readers import skipped_family
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, PortAddresses, Shared, bind, sessions
 from xbus.broker.sessions import SessionLifetimes
 from xbus.errors import Refused

@@ -8,8 +8,7 @@ from unittest.mock import Mock
 
 from tests.support.clock import StandingClock
 from xbus.broker.back.bulk.attempts import OutputAttempts
-from xbus.broker.back.progress.retry_policy import RetryPolicy
-from xbus.broker.back.progress.retry_schedule import RetrySchedule
+from xbus.broker.back.progress.retry_policy import RetryPolicy, RetrySchedule
 from xbus.broker.back.readers import FailingBatches
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.writes.bulk import RenewAttempt

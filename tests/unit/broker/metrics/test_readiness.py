@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.clock import StandingClock
-from xbus.broker.metrics.readiness import PREVENTING, ProcessReadiness
+from xbus.broker.metrics.of_process import PREVENTING, ProcessReadiness
 from xbus.supervision.health import Health
 
 

@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
+import heapq
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import NoReturn
 
-from xbus.broker.back.bots.timetable import Timetable
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots.entries import BotEntry
 from xbus.broker.journal.log.bots.runs import BotProgress, read_progress
@@ -17,6 +17,47 @@ from xbus.errors import JournalUnavailable
 from xbus.slots import LATE, Missed, Schedule, due_slots
 
 log = logging.getLogger(__name__)
+
+
+class Timetable:
+    """Bots by the moment at which they are to be looked at next. Each has one moment at the most."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[datetime, int]] = []
+        self._moments: dict[int, datetime] = {}
+
+    def __len__(self) -> int:
+        return len(self._moments)
+
+    def put(self, bot_id: int, moment: datetime | None) -> None:
+        """Look at a bot at this moment, and at no other; None for never."""
+        if moment is None:
+            self._moments.pop(bot_id, None)
+        elif self._moments.get(bot_id) != moment:
+            self._moments[bot_id] = moment
+            heapq.heappush(self._heap, (moment, bot_id))
+
+    def retain(self, bot_ids: Iterable[int]) -> None:
+        """Forget all other bots."""
+        for bot_id in self._moments.keys() - set(bot_ids):
+            del self._moments[bot_id]
+
+    @property
+    def next(self) -> datetime | None:
+        """The moment of the bot that comes first; None without any."""
+        while self._heap and self._moments.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take_due(self, now: datetime) -> list[int]:
+        """Take out the bots whose moment has come."""
+        due: list[int] = []
+        while (moment := self.next) is not None and moment <= now:
+            _, bot_id = heapq.heappop(self._heap)
+            del self._moments[bot_id]
+            due.append(bot_id)
+        return due
+
 
 MOST_AT_ONCE = 100
 """Slots of a bot that are fired in one write. More catches up sooner, and keeps other writes waiting for longer."""

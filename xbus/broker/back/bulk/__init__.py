@@ -5,14 +5,10 @@ The ordinary path asks this package only whether an envelope needs an output, an
 
 from xbus.broker.back.bulk.attempt import OutputAttempt
 from xbus.broker.back.bulk.attempts import OutputAttempts
-from xbus.broker.back.bulk.bulk_step import BulkStep
-from xbus.broker.back.bulk.job_sender import BulkJobSender
-from xbus.broker.back.bulk.leases import Leases
-from xbus.broker.back.bulk.outputs import BulkOutputs
+from xbus.broker.back.bulk.outputs import BulkJobSender, BulkOutputs, BulkWorkerPool, Leases
 from xbus.broker.back.bulk.reports import OutputReports
-from xbus.broker.back.bulk.requirements import OutputRequirements
+from xbus.broker.back.bulk.requirements import BulkStep, OutputRequirements
 from xbus.broker.back.bulk.waiting import WaitingDeliveries
-from xbus.broker.back.bulk.workers import BulkWorkerPool
 
 __all__ = [
     "BulkJobSender",

@@ -3,29 +3,152 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from xbus.broker.back.bulk.attempt import OutputAttempt, WantedOutput
 from xbus.broker.back.bulk.attempts import OutputAttempts
-from xbus.broker.back.bulk.job_sender import BulkJobSender
 from xbus.broker.back.bulk.waiting import WaitingDeliveries
-from xbus.broker.back.bulk.workers import BulkWorkerPool
-from xbus.broker.back.log import LogReader
+from xbus.broker.back.log import LogReader, headers_map
 from xbus.broker.back.recipients import (
     Absent,
+    AnyOf,
     FailureClass,
     RecipientFailed,
     RecipientProxy,
     Registry,
+    Slots,
+    This,
     no_output,
     own_fault,
 )
 from xbus.broker.journal.bulk.cleaning import LOST
+from xbus.broker.journal.bulk.outputs import read_totals
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
+from xbus.clock import Clock
+from xbus.graph import Graph
+from xbus.rpc.messages import OutputHandover
 from xbus.states import AttemptState
 
-log = logging.getLogger(__name__)
+
+class BulkJobSender:
+    """Asks workers for outputs.
+
+    Args:
+        attempts: those that count.
+        log: where outputs are looked at.
+    """
+
+    def __init__(self, attempts: OutputAttempts, log: LogReader) -> None:
+        self._attempts = attempts
+        self._log = log
+
+    async def hand_over(
+        self, worker: RecipientProxy, envelope: LogEnvelope, event: LogEvent, attempt: OutputAttempt, graph: Graph
+    ) -> None:
+        """Have a worker begin with an attempt.
+
+        Raises:
+            RecipientFailed: it does not take it, or the output that it was to read misses items.
+        """
+        made = self._input(attempt.output, graph)
+        if made is not None and not await self._is_whole(made):
+            raise await self._attempts.lost(made.id, f"the output of attempt {made.id} misses items")
+        extra = {"action": "output_begun", "envelope_id": envelope.envelope_id, "attempt_id": attempt.id}
+        log.info("output asked for", extra={**extra, "role": worker.role.login, "node": attempt.output.node})
+        words = self._words(event, attempt, made)
+        if worker.abilities.headers:
+            words = {**words, **headers_map(event.tags, envelope.head.headers)}
+        await worker.take_output(envelope.envelope_id, event, words)
+
+    def _words(self, event: LogEvent, attempt: OutputAttempt, made: OutputAttempt | None) -> OutputHandover:
+        """Make the hand-over in the form of the wire."""
+        return {
+            "attempt_id": str(attempt.id),
+            "node": attempt.output.node,
+            "event_id": str(event.segments_id),
+            "input": None if made is None else str(made.id),
+            "items": event.items if made is None else made.items,
+            "lease": self._attempts.lease,
+        }
+
+    def _input(self, output: WantedOutput, graph: Graph) -> OutputAttempt | None:
+        """Give the attempt whose output comes in; None if the event's items do."""
+        made = [
+            self._attempts.get(WantedOutput(output.event_id, output.graph_id, name))
+            for name in graph.parents(output.node)
+        ]
+        return made[0] if made else None
+
+    async def _is_whole(self, made: OutputAttempt) -> bool:
+        """Check whether all of a ready output still exists: a rest must not pass for the whole."""
+        return (await self._log.read(read_totals, made.id)).items == made.items
+
+
+class BulkWorkerPool:
+    """Bulk workers, each of which makes as many outputs at once as it takes envelopes.
+
+    Args:
+        slots: who takes anything at all now.
+        clock: measures how old an attempt is.
+        register_timeout: how long a recipient may take to introduce itself, in seconds.
+    """
+
+    def __init__(self, slots: Slots[RecipientProxy], clock: Clock, register_timeout: float) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._register_timeout = register_timeout
+        # Apart from the slots for events that are sent, whose runs hold consumers: a long job must not keep those.
+        self._places: Slots[RecipientProxy] = Slots()
+
+    def add(self, recipient: RecipientProxy) -> bool:
+        """Let a recipient make outputs; whether it is one that does."""
+        if recipient.abilities.bulk_items is None or not recipient.role.worker:
+            return False
+        self._places.add(recipient, recipient.role.service, recipient.abilities.envelopes)
+        return True
+
+    def remove(self, recipient: RecipientProxy) -> None:
+        """Have it make nothing more."""
+        self._places.remove(recipient)
+
+    async def take(self, event: LogEvent, service: str) -> RecipientProxy:
+        """Wait for a free worker of a service, and take it to make an output; ``free`` gives it back.
+
+        Raises:
+            Absent: nobody is there who could.
+        """
+
+        def fits(worker: RecipientProxy) -> bool:
+            # A worker in trouble gets nothing but its probe.
+            return worker.abilities.takes_whole(event.items) and self._slots.is_present(This(worker))
+
+        (worker,) = await self._places.take([AnyOf(service, fits)])
+        return worker
+
+    def free(self, worker: RecipientProxy) -> None:
+        """Give a worker back that was taken."""
+        self._places.free(worker)
+
+    async def hold(self, worker: RecipientProxy, attempt: OutputAttempt) -> None:
+        """Have a worker that goes on with an attempt count as taken until that is over."""
+        with suppress(Absent):
+            await self._places.take([This(worker)])
+            try:
+                await attempt.over.wait()
+            finally:
+                self._places.free(worker)
+
+    def has_forgotten(self, worker: RecipientProxy, attempt: OutputAttempt) -> bool:
+        """Check whether a worker that has just come no longer knows an attempt that it was to make."""
+        told = worker.abilities.bulk_attempts
+        if told is None or str(attempt.id) in told:
+            return False
+        # It could not report outputs that began during its introduction.
+        age = None if attempt.began is None else self._clock.monotonic() - attempt.began
+        return age is None or age > self._register_timeout
+
 
 T = TypeVar("T")
 
@@ -222,3 +345,75 @@ class BulkOutputs:
         """Ask nobody any more; workers go on with what they have."""
         for task in self._running:
             task.cancel()
+
+
+log = logging.getLogger(__name__)
+
+
+UNWANTED_SECONDS = 3.0
+"""Seconds after which an output that no delivery waits for is broken off. A redelivery may want it once more."""
+
+FORGET_SECONDS = 600.0
+"""Seconds between looks for outputs that were removed with their envelopes."""
+
+
+class Leases:
+    """Keeps an attempt alive while its worker gives signs of life and deliveries wait for it.
+
+    Args:
+        attempts: the attempts that count.
+        waiting: the deliveries that wait for outputs.
+        outputs: fails attempts, and cancels them.
+        clock: measures leases.
+        look_seconds: the most seconds between two looks at the leases.
+    """
+
+    def __init__(
+        self,
+        attempts: OutputAttempts,
+        waiting: WaitingDeliveries,
+        outputs: BulkOutputs,
+        clock: Clock,
+        look_seconds: float,
+    ) -> None:
+        self._attempts = attempts
+        self._waiting = waiting
+        self._outputs = outputs
+        self._clock = clock
+        self._look_seconds = look_seconds
+        self._unwanted: dict[WantedOutput, float] = {}
+
+    async def watch(self) -> None:
+        """Look at all attempts in the making, for ever."""
+        forget_at = self._clock.monotonic() + FORGET_SECONDS
+        while True:
+            await self._pause()
+            now = self._clock.monotonic()
+            self._fail_overdue(now)
+            await self._give_up_unwanted(now)
+            if now > forget_at:
+                forget_at = now + FORGET_SECONDS
+                await self._attempts.forget_removed()
+
+    async def _pause(self) -> None:
+        seconds = min(self._look_seconds, self._attempts.lease / 4)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await asyncio.sleep(seconds)
+        # While the broker itself stood still it heard nobody.
+        self._attempts.extend(loop.time() - began - seconds)
+
+    def _fail_overdue(self, now: float) -> None:
+        for attempt in self._attempts.in_hand():
+            if attempt.deadline < now:
+                cause = f"its worker gave no sign of life for {self._attempts.lease:g} seconds"
+                failure = no_output(attempt.role_id, attempt.output.event_id, "lease_over", cause)
+                self._outputs.spawn(self._outputs.fail(attempt, failure), "end of a lease")
+
+    async def _give_up_unwanted(self, now: float) -> None:
+        unwanted = [output for output in self._outputs.unfinished() if not self._waiting.is_wanted(output)]
+        self._unwanted = {output: self._unwanted.get(output, now) for output in unwanted}
+        for output in [output for output, since in self._unwanted.items() if now - since >= UNWANTED_SECONDS]:
+            # Ending another one may have taken a while: it may be wanted, ready or over by now.
+            if not self._waiting.is_wanted(output):
+                await self._outputs.give_up(output)

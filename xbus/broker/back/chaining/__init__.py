@@ -5,6 +5,6 @@ back delivers to it as to all others: cursor, rows, retries, bundles and runs kn
 journal, under a key that is the id of the delivered envelope; it never reads items, and never decides about a retry.
 """
 
-from xbus.broker.back.chaining.emitting_roles import EmittingRoles
+from xbus.broker.back.chaining.emitting_consumer import EmittingRoles
 
 __all__ = ["EmittingRoles"]

@@ -7,7 +7,7 @@ from xbus.broker.back.bulk import BulkStep
 from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.page_delivery import PageDelivery
 from xbus.broker.back.dispatch.pages import Way
-from xbus.broker.back.dispatch.run_launcher import RunLauncher
+from xbus.broker.back.dispatch.run_executor import RunLauncher
 from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 from xbus.broker.back.log import SmallEnvelope
 from xbus.broker.back.progress import DeliveryLedger, transitions

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.group_calls import Outcome, Shares, failed_together
 from xbus.broker.back.dispatch.parties import Apart, BundleParty, GroupCall
-from xbus.broker.back.dispatch.run_launcher import RunLauncher
+from xbus.broker.back.dispatch.run_executor import RunLauncher
 from xbus.broker.back.log import LogReader, Part, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults, Serving, transitions
 from xbus.broker.back.recipients import (

@@ -3,10 +3,9 @@
 Reads only, by way of the journal. It never knows who is registered. All other packages of the back may import it.
 """
 
-from xbus.broker.back.log.archived import ArchiveDemand
 from xbus.broker.back.log.batch import RunBatch, check_given
 from xbus.broker.back.log.note import NOTHING_SAID, DeliveryNote, FirstWords, headers_map
-from xbus.broker.back.log.reader import RETRY_SECONDS, LogPage, LogReader, LogSlices, OutputIncomplete
+from xbus.broker.back.log.reader import RETRY_SECONDS, ArchiveDemand, LogPage, LogReader, LogSlices, OutputIncomplete
 from xbus.broker.back.log.small import (
     SMALL_BYTES,
     BundleEntry,

@@ -3,8 +3,7 @@
 It looks at the other packages and writes to the journal now and then; nothing depends on it.
 """
 
-from xbus.broker.back.monitoring.figures import DeliveryFigures
-from xbus.broker.back.monitoring.insight import BackInsight
+from xbus.broker.back.monitoring.insight import BackInsight, DeliveryFigures
 from xbus.broker.back.monitoring.overdue import OverdueBacklog
 from xbus.broker.back.monitoring.presence import CALLING_SECONDS, Presence, RecipientSigns
 from xbus.broker.back.monitoring.stalled import StalledDeliveries

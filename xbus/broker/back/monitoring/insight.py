@@ -1,18 +1,52 @@
-"""Tells a person what the back knows in its memory alone: who has an envelope in hand, and what it waits for.
+"""Tells a person what the back knows in its memory alone: who has an envelope in hand, what it waits for, and the
+figures that metrics show.
 
 It reads no database and changes nothing. Its answer is of one moment, and may be over when it arrives.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from xbus.broker.back.progress import ConsumerRoles
+from xbus.broker.back.progress import ConsumerRoles, RoleCounts
 from xbus.broker.back.recipients import CircuitBreakers, RecipientProxy, Registry, Slots
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
+from xbus.broker.journal.log.event_states import DONE
 from xbus.clock import Clock
-from xbus.rpc.messages.insight import CallInHand, GraceLeft, Insight, RoleInsight
+from xbus.rpc.messages.insight import CallInHand, DeliveredToRole, GraceLeft, Insight, RoleInsight
 from xbus.states import ConsumerState
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFigures:
+    """The figures at one moment.
+
+    Args:
+        counts: by the login of a role, what came of the deliveries to it; None stands for all further roles.
+        in_groups: how many of the committed envelopes were handed over in one call with others.
+        in_flight: by the id of a role, how many envelopes are being brought to it.
+        bundled_bytes: the bytes of small envelopes that wait for their recipients.
+        tail_bytes: the bytes of the envelopes that were sealed last, and are kept so that nobody reads them back.
+        head: the position of the last envelope.
+    """
+
+    counts: Mapping[str | None, RoleCounts]
+    in_groups: int
+    in_flight: Mapping[int, int]
+    bundled_bytes: int
+    tail_bytes: int
+    head: int
+
+    def delivered(self, roles: Iterable[RoleEntry]) -> Iterator[DeliveredToRole]:
+        """Tell how much each role has committed; a role that is not counted apart is left out."""
+        for role in roles:
+            counts = self.counts.get(role.login)
+            if counts is not None:
+                yield {"role": role.id, "envelopes": counts.results[DONE], "items": counts.items}
+            elif None not in self.counts:
+                yield {"role": role.id, "envelopes": 0, "items": 0}
+
 
 MOST_IN_FLIGHT = 1000
 """So many positions of envelopes in flight are told of a role: more than its programs have slots."""

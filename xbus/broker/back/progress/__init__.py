@@ -5,14 +5,11 @@ Here a failed delivery gets its next attempt, or is parked. Nothing in this pack
 
 from xbus.broker.back.progress.bad_item_search import BadItems, Serving
 from xbus.broker.back.progress.blocked_keys import First
-from xbus.broker.back.progress.consumer_role import ConsumerRole, ConsumerRoles
-from xbus.broker.back.progress.lane import Lane
+from xbus.broker.back.progress.consumer_role import ConsumerRole, ConsumerRoles, Lane
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
-from xbus.broker.back.progress.open_replies import OpenReplies, OpenReply
 from xbus.broker.back.progress.recovery import Recovery
-from xbus.broker.back.progress.results import RoleCounts, RunResults
-from xbus.broker.back.progress.retry_policy import RetryPolicy
-from xbus.broker.back.progress.retry_schedule import RetrySchedule
+from xbus.broker.back.progress.results import OpenReplies, OpenReply, RoleCounts, RunResults
+from xbus.broker.back.progress.retry_policy import RetryPolicy, RetrySchedule
 from xbus.broker.back.progress.transitions import before_its_turn, settled
 
 __all__ = [

@@ -1,15 +1,119 @@
 """A consumer role, as one object: its state, cursor, lane, pace, breaker, blocked keys, and what is in flight to it."""
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Sequence, Set
 
 from xbus.broker.back.progress.blocked_keys import BlockedKeys
-from xbus.broker.back.progress.lane import Lane
-from xbus.broker.back.progress.pace import Pace
 from xbus.broker.back.recipients import CircuitBreaker, CircuitBreakers, ServedRole
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import CONSUMER_MOVES, ConsumerState, check_move
+
+WINDOW_SECONDS = 60.0
+
+MERGED_SECONDS = 0.1
+"""Seconds whose waits are one entry. More keeps fewer entries, and forgets that much too early."""
+
+
+class Pace:
+    """Remembers for a minute how long one role kept others waiting.
+
+    Args:
+        behind_after: if it kept others waiting for this many seconds in that time, it is behind.
+    """
+
+    def __init__(self, behind_after: float) -> None:
+        self._behind_after = behind_after
+        self._waits: deque[tuple[float, float]] = deque()
+        self._waited = 0.0
+        """The sum of all entries, as there may be hundreds and each run asks several times."""
+
+    def kept_waiting(self, seconds: float, now: float) -> None:
+        """Note that others waited for the role.
+
+        Args:
+            seconds: for how long.
+            now: the end of that time, in monotonic seconds.
+        """
+        since, merged = self._waits[-1] if self._waits else (-WINDOW_SECONDS, 0.0)
+        if 0 <= now - since < MERGED_SECONDS:
+            self._waits[-1] = (since, merged + seconds)
+        else:
+            self._waits.append((now, seconds))
+        self._waited += seconds
+
+    def allowance(self, now: float) -> float:
+        """Compute for how many seconds more others wait for the role; 0 if it is behind."""
+        while self._waits and self._waits[0][0] <= now - WINDOW_SECONDS:
+            self._waited -= self._waits.popleft()[1]
+        if not self._waits:
+            self._waited = 0.0
+        return max(0.0, self._behind_after - self._waited)
+
+    def forget(self) -> None:
+        """Let the role begin anew."""
+        self._waits.clear()
+        self._waited = 0.0
+
+
+class Lane:
+    """Knows the recipients that it reads for, and how far it has come.
+
+    Args:
+        position: all envelopes up to here were dealt with.
+        of_slow: whether it reads for a role that held others up: nobody may join before it reaches the head.
+    """
+
+    def __init__(self, position: int, *, of_slow: bool = False) -> None:
+        self.position = position
+        self.of_slow = of_slow
+        self.joinable = not of_slow
+        """True while it stands still between two envelopes, so that others at the same position may join."""
+        self.task: asyncio.Task[None] | None = None
+        self.rests = False
+        """True while it waits for the log to grow: all before is handed out."""
+        self.woken = asyncio.Event()
+        """Set when something lies behind its position."""
+        self._of_service: defaultdict[str, dict[ServedRole, None]] = defaultdict(dict)
+        self._turns: deque[ServedRole] = deque()
+
+    def add(self, recipient: ServedRole) -> None:
+        """Read for a recipient too."""
+        self._of_service[recipient.role.service][recipient] = None
+        self._turns.append(recipient)
+
+    def remove(self, recipient: ServedRole) -> None:
+        """Read no longer for a recipient."""
+        of_service = self._of_service[recipient.role.service]
+        of_service.pop(recipient, None)
+        if not of_service:
+            del self._of_service[recipient.role.service]
+        self._turns.remove(recipient)
+
+    @property
+    def services(self) -> Collection[str]:
+        """The services that those provide for whom it reads."""
+        return self._of_service.keys()
+
+    def __contains__(self, recipient: ServedRole) -> bool:
+        return recipient in self._of_service.get(recipient.role.service, ())
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def recipients(self) -> Sequence[ServedRole]:
+        """List those that it reads for."""
+        return list(self._turns)
+
+    def of_services(self, services: Iterable[str]) -> list[ServedRole]:
+        """List those of some services, in the order in which they came."""
+        return [recipient for service in services for recipient in self._of_service.get(service, ())]
+
+    def next_ones(self, most: int) -> list[ServedRole]:
+        """List so many recipients, others each time until all had their turn."""
+        found = [self._turns[place] for place in range(min(most, len(self._turns)))]
+        self._turns.rotate(-len(found))
+        return found
 
 
 class Reservations:

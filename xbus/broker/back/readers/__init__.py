@@ -4,8 +4,7 @@ It never delivers, and knows nothing of cursors, runs or registrations. The jour
 program is alive is known here alone.
 """
 
-from xbus.broker.back.readers.absence import AbsentReaders
-from xbus.broker.back.readers.behind import BehindReaders
+from xbus.broker.back.readers.behind import AbsentReaders, BehindReaders
 from xbus.broker.back.readers.calls import (
     MOST_WAIT_SECONDS,
     BatchCall,

@@ -3,20 +3,19 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from xbus.broker.back.log import LogSlices
-from xbus.broker.back.readers.batches import batch_bounds, batch_map, read_owed
 from xbus.broker.back.readers.calls import BatchCall, ReadingProgram, Settlement
 from xbus.broker.back.readers.failing import FailingBatches, NextAttempt
 from xbus.broker.back.readers.known_ranges import KnownRanges
-from xbus.broker.back.readers.owing import OwedSettlement, lease_of
 from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
 from xbus.broker.back.readers.steps import RangeSteps
-from xbus.broker.back.readers.times import BatchTimes
 from xbus.broker.back.readers.waiting import WaitingCalls
+from xbus.broker.back.reading import event_map
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.slices import DamagedItems, Place, Slice, SliceBounds
 from xbus.broker.journal.readers import (
@@ -38,6 +37,91 @@ from xbus.errors import JournalUnavailable, Refused
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class OwedSettlement:
+    """A lease, with the step that settles its batch."""
+
+    lease: RangeLease
+    step: SettleStep
+    is_settled: bool = False
+
+
+def lease_of(lease: RangeLease, program: UUID) -> LeaseOf:
+    """Give a lease as the journal knows it."""
+    return LeaseOf(lease.range_id, lease.counter, program)
+
+
+def batch_bounds(entry: ReaderEntry, call: BatchCall) -> SliceBounds:
+    """Give the bounds of a batch: those of the reader, or smaller ones of the program."""
+    return SliceBounds(
+        min(call.max_items or entry.batch_items, entry.batch_items),
+        min(call.max_bytes or entry.batch_bytes, entry.batch_bytes),
+    )
+
+
+async def read_owed(slices: LogSlices, entry: ReaderEntry, current: ReaderRange, bounds: SliceBounds) -> Slice:
+    """Read the next items of a range, or those of its batch, without events that the reader does not get."""
+    found = await slices.read(entry.read_types, current.stretches, bounds)
+    if not entry.spans:
+        return found
+    owed = [each for each in found.events if entry.gets(each.facts.type_name, each.facts.position)]
+    return replace(found, events=tuple(owed))
+
+
+def batch_map(entry: ReaderEntry, out: ReaderRange, found: Slice, *, is_repeated: bool) -> ClaimedBatchMap:
+    """Make the answer that hands a batch out.
+
+    Args:
+        out: the range whose batch it is.
+        found: its items.
+        is_repeated: whether it was handed out before.
+    """
+    return {
+        "range": out.id,
+        "counter": out.counter,
+        "from": [*out.batch_begin],
+        "to": [*out.batch_end],
+        "id": out.batch_id(entry.key),
+        "repeated": is_repeated,
+        "events": [event_map(event) for event in found.events],
+    }
+
+
+class BatchTimes:
+    """The times of the ranges of one reader.
+
+    Args:
+        clock: says what time it is.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waits_since: dict[int, float] = {}
+        """Since when a range has items that are too few for a batch."""
+
+    def may_wait(self, range_id: int, batch_wait: float) -> bool:
+        """Check whether items that are too few for a batch may wait for more."""
+        now = self._clock.monotonic()
+        return batch_wait > 0 and now < self._waits_since.setdefault(range_id, now) + batch_wait
+
+    def put_out(self, range_id: int) -> None:
+        """Note that a range has a batch."""
+        self._waits_since.pop(range_id, None)
+
+    def is_too_early(self, found: ReaderRange) -> bool:
+        """Check whether the batch that is out is not to be handed out again yet."""
+        return found.handed_out and found.retry_at is not None and self._clock.now() < found.retry_at
+
+    def seconds_to(self, found: ReaderRange, batch_wait: float) -> float:
+        """Say in how many seconds a range has a batch by itself; 0 or less for no such moment."""
+        if found.handed_out:
+            return 0.0 if found.retry_at is None else (found.retry_at - self._clock.now()).total_seconds()
+        if found.id in self._waits_since:
+            return self._waits_since[found.id] + batch_wait - self._clock.monotonic()
+        return 0.0
+
 
 MAX_LAG = "max_lag"
 """The name in the history for the limit that skips events which a reader has not read in time."""

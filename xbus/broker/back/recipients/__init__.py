@@ -22,8 +22,7 @@ from xbus.broker.back.recipients.own_registrations import OwnRegistrations
 from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, Transformed
-from xbus.broker.back.recipients.role_events import RoleEvents
-from xbus.broker.back.recipients.served import ServedRole
+from xbus.broker.back.recipients.served import RoleEvents, ServedRole
 from xbus.broker.back.recipients.slots import Absent, AnyOf, Slots, This
 
 __all__ = [

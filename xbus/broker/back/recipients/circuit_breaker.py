@@ -11,8 +11,7 @@ from datetime import datetime
 
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
-from xbus.broker.back.recipients.role_events import RoleEvents
-from xbus.broker.back.recipients.served import ServedRole
+from xbus.broker.back.recipients.served import RoleEvents, ServedRole
 from xbus.broker.back.recipients.slots import Slots
 from xbus.clock import Clock
 

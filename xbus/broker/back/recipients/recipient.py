@@ -28,8 +28,7 @@ from xbus.broker.back.recipients.failures import (
     failure_of_call,
     is_nonsense,
 )
-from xbus.broker.back.recipients.heartbeats import Heartbeats
-from xbus.broker.back.recipients.readiness import Readiness
+from xbus.broker.back.recipients.heartbeats import Heartbeats, Readiness
 from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, EventResponse, Responses
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent

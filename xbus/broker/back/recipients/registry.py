@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.role_events import RoleEvents
-from xbus.broker.back.recipients.served import ServedRole
+from xbus.broker.back.recipients.served import RoleEvents, ServedRole
 from xbus.broker.back.recipients.slots import AnyOf, Slots
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.clock import Clock

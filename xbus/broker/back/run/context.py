@@ -9,13 +9,37 @@ from weakref import WeakValueDictionary
 
 from xbus.broker.back.log import DeliveryNote, LogReader, OutputIncomplete, RunBatch
 from xbus.broker.back.recipients import AnyOf, RecipientFailed, RecipientProxy, ServedRole, Slots, This
-from xbus.broker.back.run.overlaid import overlaid
 from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.overlays import EventOverlay
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes import OutputPage
 from xbus.graph import Graph
+from xbus.rpc.codec import unpack_items
+
+
+async def overlaid(batches: AsyncIterator[RunBatch], overlay: EventOverlay) -> AsyncIterator[RunBatch]:
+    """The items of an event, corrected and without those that are left out.
+
+    Args:
+        batches: as they are in the log.
+        overlay: how the event differs from that.
+    """
+    touched = frozenset(overlay.corrected) | overlay.left_out
+    async for batch in batches:
+        places = range(batch.first_index, batch.first_index + batch.items)
+        changed = batch if touched.isdisjoint(places) else _changed(batch, overlay)
+        if changed.items:
+            yield changed
+
+
+def _changed(batch: RunBatch, overlay: EventOverlay) -> RunBatch:
+    """Each item that is left keeps the index that its emitter gave it."""
+    items = enumerate(unpack_items(batch.data, batch.items), batch.first_index)
+    return RunBatch.of_single(
+        ([index], overlay.corrected.get(index, item)) for index, item in items if index not in overlay.left_out
+    )
+
 
 T = TypeVar("T")
 

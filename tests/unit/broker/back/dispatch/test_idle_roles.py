@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.broker.back.dispatch.test_lanes import Bench, bench, until
-from xbus.broker.back.progress.lane import Lane
+from xbus.broker.back.progress.consumer_role import Lane
 from xbus.broker.back.recipients.served import ServedRole
 from xbus.states import ConsumerState
 

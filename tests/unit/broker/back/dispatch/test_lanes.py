@@ -12,10 +12,9 @@ from tests.support.recipients import Cast
 from xbus.broker.back.dispatch.lanes import Lanes
 from xbus.broker.back.dispatch.pages import Way
 from xbus.broker.back.log import LogPage, LogReader, SmallEnvelope
-from xbus.broker.back.progress.lane import Lane
+from xbus.broker.back.progress.consumer_role import Lane
 from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.recipients.role_events import RoleEvents
-from xbus.broker.back.recipients.served import ServedRole
+from xbus.broker.back.recipients.served import RoleEvents, ServedRole
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes import Sealed

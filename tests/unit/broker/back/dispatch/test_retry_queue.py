@@ -11,17 +11,14 @@ from typing import Any, cast
 from tests.support.clock import StandingClock
 from tests.support.recipients import Cast
 from xbus.broker.back.dispatch.dispatcher import Dispatcher
-from xbus.broker.back.dispatch.due_rows import DueRows
-from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
-from xbus.broker.back.dispatch.retry_queue import RetryQueue
+from xbus.broker.back.dispatch.retry_queue import DueRows, OrderedQueue, RetryQueue
 from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.circuit_breaker import BreakerProbes, CircuitBreakers
 from xbus.broker.back.recipients.registry import Registry
-from xbus.broker.back.recipients.role_events import RoleEvents
-from xbus.broker.back.recipients.served import ServedRole
+from xbus.broker.back.recipients.served import RoleEvents, ServedRole
 from xbus.broker.back.recipients.slots import Slots
 from xbus.broker.back.runtime import BackIntervals, Runtime
 from xbus.broker.journal.log.deliveries import read_next_due

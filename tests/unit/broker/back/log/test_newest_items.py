@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Sequence
 
-from xbus.broker.back.log.newest_items import SEGMENT_BYTES, NewestItems
+from xbus.broker.back.log.tail import SEGMENT_BYTES, NewestItems
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.writes import Append
 from xbus.rpc.codec import pack_items

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.delivering import graph_of
-from xbus.broker.back.progress.bad_items import concerned_services, in_words, refused_items
+from xbus.broker.back.progress.bad_item_search import concerned_services, in_words, refused_items
 from xbus.broker.back.recipients.failures import FailureClass, ItemError, RecipientFailed, nonsense, refusal
 from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.log.reading import LogEvent

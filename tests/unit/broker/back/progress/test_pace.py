@@ -1,6 +1,6 @@
 """How long others wait for a role."""
 
-from xbus.broker.back.progress.pace import Pace
+from xbus.broker.back.progress.consumer_role import Pace
 
 
 def test_others_wait_so_long_for_a_role() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.delivering import consumer_roles
 from xbus.broker.back.progress.consumer_role import Reservations
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
-from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.recipients.served import RoleEvents
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor

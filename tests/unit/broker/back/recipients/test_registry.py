@@ -6,7 +6,7 @@ from tests.support.clock import StandingClock
 from tests.support.recipients import Cast
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
-from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.recipients.served import RoleEvents
 from xbus.broker.back.recipients.slots import Slots
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.support.back import running
-from xbus.broker.back.recipients.role_events import RoleEvent, RoleEvents
+from xbus.broker.back.recipients.served import RoleEvent, RoleEvents
 from xbus.broker.journal.journal import Journal
 
 

@@ -14,8 +14,8 @@ from tests.support.back import Broker, running
 from tests.support.clock import StandingClock
 from tests.support.recipients import NEW, OLD
 from xbus import model
+from xbus.broker.back import replies
 from xbus.broker.back.recipients.abilities import Abilities
-from xbus.broker.back.replies import records
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_due_deliveries
 from xbus.broker.journal.log.replies import StoredReply, read_asks, read_replies
@@ -352,7 +352,7 @@ async def test_a_fault_of_the_broker_is_the_end_of_one_ask_only(
         await broker.register("names_1")
         await broker.register("store_1", **replying(NEW))
         with monkeypatch.context() as broken:
-            broken.setattr(records, "pack", lambda value: 1 // 0)
+            broken.setattr(replies, "pack", lambda value: 1 // 0)
             failed = Wish(broker)
             reply = await failed.answer(await failed.ask())
         assert reply.code == "reply_failed"

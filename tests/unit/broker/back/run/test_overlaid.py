@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.broker.back.log.batch import RunBatch
-from xbus.broker.back.run.overlaid import overlaid
+from xbus.broker.back.run.context import overlaid
 from xbus.broker.journal.log.overlays import EventOverlay
 from xbus.rpc.codec import pack_items
 
