@@ -106,7 +106,7 @@ def refuse(error: psycopg2.IntegrityError) -> None:
 
 
 @pytest.fixture
-def taken(of_postgres: Session) -> Iterator[Callable[[], list[int]]]:
+def taken(of_postgres: Session) -> Callable[[], list[int]]:
     """A table that holds a number once, with a 1; gives what it holds."""
     connection, _ = of_postgres
     with connection.begin():
@@ -117,7 +117,7 @@ def taken(of_postgres: Session) -> Iterator[Callable[[], list[int]]]:
         with connection.begin():
             return [*connection.scalars(sa.text("SELECT number FROM taken ORDER BY number"))]
 
-    yield numbers
+    return numbers
 
 
 def test_the_last_statements_share_the_message_of_the_commit(

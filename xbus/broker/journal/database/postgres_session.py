@@ -121,7 +121,7 @@ class PostgresSession(extensions.connection):
         self.guard: tuple[str, Sequence[object]] | None = None
         """A statement that shares the message of the COMMIT. It divides by zero where nothing may be committed."""
         self._last: tuple[str, Sequence[object], Callable[[psycopg2.IntegrityError], None]] | None = None
-        """What shares that message, too; see ``end_with``."""
+        """The last statements, which share that message, too; see ``end_with``."""
 
     def begin_with_next(self) -> None:
         """Begin a transaction together with the next statement: the driver would wait for an answer to ``BEGIN``."""
