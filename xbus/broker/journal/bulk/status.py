@@ -6,12 +6,12 @@ Each function is one short read.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import columns_for, value_of
 from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY, SELECT_DELIVERIES, as_delivery
 from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import AttemptState, DeliveryState
@@ -48,30 +48,16 @@ def read_live_attempts(connection: sa.Connection) -> list[LiveAttempt]:
     attempt = model.bulk_attempt.c
     statement = (
         sa.select(
-            attempt.id.label("attempt_id"),
-            attempt.event_id,
-            model.event.c.envelope_id,
-            model.node.c.graph_id,
-            model.node.c.name.label("node"),
-            attempt.role_id,
-            attempt.state,
-            attempt.started_at,
-            attempt.lease_until,
-            attempt.progress,
-            model.event.c["items"].label("event_items"),
-            attempt["items"],
+            *columns_for(LiveAttempt, model.bulk_attempt),
+            *(attempt.id.label("attempt_id"), model.event.c.envelope_id, model.event.c["items"].label("event_items")),
+            *(model.node.c.graph_id, model.node.c.name.label("node")),
         )
         .join(model.node, model.node.c.id == attempt.node_id)
         .join(model.event, model.event.c.id == attempt.event_id)
         .where(attempt.state.in_((AttemptState.BUILDING, AttemptState.READY)))
         .order_by(attempt.started_at)
     )
-    return [_live_attempt(row) for row in connection.execute(statement)]
-
-
-def _live_attempt(row: Any) -> LiveAttempt:
-    values = row._asdict()
-    return LiveAttempt(**values | {"state": AttemptState(values["state"])})
+    return [value_of(LiveAttempt, row, state=AttemptState(row.state)) for row in connection.execute(statement)]
 
 
 def read_node_id(connection: sa.Connection, graph_id: int, name: str) -> int:

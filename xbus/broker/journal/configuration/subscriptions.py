@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.configuration.entries import SubscriptionSpec
 from xbus.broker.journal.configuration.former import is_chosen, without_end
+from xbus.broker.journal.database.rows import value_of
 from xbus.broker.journal.log.catalog import RetrySettings
-from xbus.broker.journal.operations.row_values import value_of
 from xbus.broker.journal.readers.subscriptions import call_at_once
 from xbus.broker.journal.retention.limits import limit_of
 

@@ -31,10 +31,10 @@ from xbus.broker.journal.configuration.logins import delete_api_tokens, end_sess
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.configuration.reading import read_current_nodes
 from xbus.broker.journal.configuration.subscriptions import rename_reader, write_subscription
+from xbus.broker.journal.database.rows import columns_of
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.log.reading import is_kept, read_head
 from xbus.broker.journal.operations.event_types import write_paths
-from xbus.broker.journal.operations.row_values import columns_of
 from xbus.broker.journal.readers import make_ranges, write_settings
 from xbus.broker.journal.retention.limits import write_limit
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits

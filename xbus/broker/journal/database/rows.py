@@ -1,11 +1,46 @@
-"""Names the types of rows that are read by the names of their columns, of which SQLAlchemy knows no types."""
+"""Rows that are read by the names of their columns, and values of them: their fields have the names of columns.
 
-from typing import TypeAlias
+SQLAlchemy knows no types of such rows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import sqlalchemy as sa
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 NamedRow: TypeAlias = sa.Row[*tuple[object, ...]]
 """A row whose columns are read by name. The columns of a short SELECT have types instead, and are unpacked."""
 
 NamedRows: TypeAlias = sa.Select[*tuple[object, ...]]
 """A SELECT of such rows."""
+
+
+def value_of(kind: type[T], row: NamedRow, **own: object) -> T:
+    """Make a value of the columns that have the names of its fields.
+
+    Args:
+        own: fields that no column has as they are; they come before columns.
+    """
+    found = row._mapping
+    return kind(**{field.name: found[field.name] for field in fields(kind) if field.name in found} | own)
+
+
+def columns_of(value: "DataclassInstance", *without: str) -> dict[str, object]:
+    """Give the fields of a value that are kept, which have the names of its table's columns.
+
+    Args:
+        without: fields that have no column of their name.
+    """
+    kept = (field.name for field in fields(value) if field.compare)
+    return {name: getattr(value, name) for name in kept if name not in without}
+
+
+def columns_for(kind: type["DataclassInstance"], table: sa.Table) -> Iterator[sa.Column[object]]:
+    """Give the columns of a table that :func:`value_of` needs, in the order of the fields."""
+    return (table.c[field.name] for field in fields(kind) if field.name in table.c)

@@ -8,7 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.database.rows import NamedRow, value_of
 from xbus.broker.journal.log.contents import find_listed
 from xbus.broker.journal.log.deliveries import SELECT_DELIVERIES, as_delivery
 from xbus.broker.journal.log.envelopes import is_in
@@ -88,12 +88,7 @@ def read_decisions(connection: sa.Connection) -> list[BacklogChange]:
     decisions = []
     for row in connection.execute(sa.select(model.decision).order_by(model.decision.c.id)).all():
         graphs, services = _subject(connection, row)
-        decisions.append(
-            BacklogChange(
-                *(row.id, row.move, row.at, row.reason, row.role_id, row.to_role_id, row.graph_id),
-                *(row.position, row.until_position, graphs, services),
-            )
-        )
+        decisions.append(value_of(BacklogChange, row, until=row.until_position, graphs=graphs, services=services))
     return decisions
 
 

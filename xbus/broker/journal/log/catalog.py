@@ -7,6 +7,7 @@ from typing import Literal, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
+from xbus.broker.journal.database.rows import columns_for, value_of
 from xbus.broker.journal.log.bots.entries import BotEntry, RunnerEntry, read_bots, read_runners
 from xbus.broker.journal.log.emitters.entries import EmitterEntry, read_emitters
 from xbus.broker.journal.log.sessions import read_keys
@@ -326,16 +327,10 @@ newest_graphs = (
 
 _EVENT_TYPES = (
     select(
-        event_type.c.id,
-        event_type.c.name,
-        event_type.c.immediate_reply,
-        graph.c.id.label("graph_id"),
-        event_type.c.bad_items,
-        event_type.c.max_isolated,
+        *(event_type.c[name] for name in ("id", "name", "immediate_reply", "bad_items", "max_isolated")),
+        *(event_type.c.publisher_id, event_type.c.is_topic, graph.c.id.label("graph_id")),
         func.coalesce(func.nullif(event_type.c.first_name, event_type.c.name), "").label("first_name"),
         (event_type.c.compress != "none").label("compress"),
-        event_type.c.publisher_id,
-        event_type.c.is_topic,
     )
     .join(newest_graphs, newest_graphs.c.event_type_id == event_type.c.id)
     .join(graph, (graph.c.event_type_id == event_type.c.id) & (graph.c.number == newest_graphs.c.number))
@@ -356,14 +351,8 @@ def _isolation(connection: Connection) -> dict[str, int]:
 
 _ROLES = (
     select(
-        role.c.id,
-        role.c.login,
-        role.c.service_id,
-        role.c.ordered,
-        role.c.detached_at,
-        *(role.c[name] for name in ("absent_minutes", "parked_minutes", "instances", "standby", "public_keys")),
-        *(service.c[name] for name in ("key", "name", "kind", "failures")),
-        *(service.c[name] for name in ("attempts", "first_delay", "longest_delay", "jitter")),
+        *(*columns_for(RoleEntry, role), role.c.service_id, role.c.detached_at, role.c.public_keys),
+        *(*columns_for(RetrySettings, service), service.c.key, service.c.name, service.c.kind, service.c.failures),
         emitting_service.c.event_type_id.label("emits"),
     )
     .join(service, service.c.id == role.c.service_id)
@@ -378,23 +367,17 @@ _ROLES_OF_NODES = _ROLES.where(service.c.kind.in_(("worker", "consumer")))
 def _roles(connection: Connection, pauses: Pauses, *, of_readers: bool) -> list[RoleEntry]:
     rows = connection.execute(_ROLES_OF_READERS if of_readers else _ROLES_OF_NODES)
     return [
-        RoleEntry(
-            row.id,
-            row.login,
-            row.key,
+        value_of(
+            RoleEntry,
+            row,
+            service=row.key,
             worker=row.kind == "worker",
-            ordered=row.ordered,
             own=row.failures == "own",
-            retry=RetrySettings(row.attempts, row.first_delay, row.longest_delay, row.jitter),
+            retry=value_of(RetrySettings, row),
             detached=row.detached_at is not None,
-            absent_minutes=row.absent_minutes,
-            parked_minutes=row.parked_minutes,
             service_name=row.name,
-            instances=row.instances,
-            standby=row.standby,
             keys=frozenset(read_keys(row.public_keys)),
             pause=pause_of_role(pauses, row.id, row.service_id, row.emits),
-            emits=row.emits,
         )
         for row in rows
     ]

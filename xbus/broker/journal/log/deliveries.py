@@ -6,7 +6,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow, NamedRows
+from xbus.broker.journal.database.rows import NamedRow, NamedRows, columns_for, value_of
 from xbus.broker.journal.writes import DeliveryRow
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import DeliveryState
@@ -27,16 +27,7 @@ def worker_absent(service: str) -> str:
 
 
 SELECT_DELIVERIES: NamedRows = sa.select(
-    model.delivery.c.role_id,
-    model.delivery.c.envelope_id,
-    model.delivery.c.position,
-    model.delivery.c.state,
-    model.delivery.c.attempts,
-    model.delivery.c.code,
-    model.delivery.c.cause,
-    model.service.c.key.label("service"),
-    model.delivery.c.ordering_key,
-    model.delivery.c.due_at,
+    *columns_for(DeliveryRow, model.delivery), model.service.c.key.label("service")
 ).outerjoin(model.service, model.service.c.id == model.delivery.c.service_id)
 """Rows of deliveries, for ``as_delivery``."""
 
@@ -50,14 +41,7 @@ def as_delivery(row: NamedRow) -> DeliveryRow:
 def read_cursors(connection: sa.Connection) -> dict[int, Cursor]:
     """Read the cursor of each consumer role, by role id."""
     return {
-        row.role_id: Cursor(
-            row.role_id,
-            row.from_position,
-            row.until_position,
-            row.position,
-            Cursor.from_bitmap(bytes(row.done)),
-            row.handed_to,
-        )
+        row.role_id: value_of(Cursor, row, above=Cursor.from_bitmap(bytes(row.done)))
         for row in connection.execute(sa.select(model.cursor))
     }
 

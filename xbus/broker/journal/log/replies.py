@@ -8,6 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import value_of
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.headers import EventTags
 from xbus.states import EnvelopeState, ReplyState
@@ -57,16 +58,7 @@ def read_held_replies(connection: sa.Connection) -> list[StoredReply]:
 
 def _replies(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[StoredReply]:
     return [
-        StoredReply(
-            row.event_id,
-            row.envelope_id,
-            ReplyState(row.state),
-            row.until,
-            row.role_id,
-            None if row.data is None else bytes(row.data),
-            row.code,
-            row.cause,
-        )
+        value_of(StoredReply, row, state=ReplyState(row.state), data=None if row.data is None else bytes(row.data))
         for row in connection.execute(sa.select(model.reply).where(which))
     ]
 

@@ -6,5 +6,5 @@ does, the drill, and what must look for corrections.
 
 Face: ``backlog``, ``bots``, ``checkup``, ``coming``, ``copies``, ``corrections``, ``descriptors``, ``envelopes``,
 ``event_types``, ``failure_moves``, ``failures``, ``figures``, ``losses``, ``parked``, ``parked_moves``, ``relocation``,
-``roles``, ``row_values``, ``stalled``, ``traffic``, ``under_way``, ``why``.
+``roles``, ``stalled``, ``traffic``, ``under_way``, ``why``.
 """

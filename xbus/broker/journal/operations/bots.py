@@ -10,10 +10,9 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.audit import RepairDecision, act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
-from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.database.rows import NamedRow, value_of
 from xbus.broker.journal.log.bots.entries import BOT_COLUMNS, read_bots, read_command
 from xbus.broker.journal.log.catalog import read_pauses
-from xbus.broker.journal.operations.row_values import value_of
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import ConfigurationError, Refused
 from xbus.slots import Schedule

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.database.paging import portions
-from xbus.broker.journal.database.rows import NamedRow, NamedRows
+from xbus.broker.journal.database.rows import NamedRow, NamedRows, columns_for, value_of
 from xbus.broker.journal.writes.fingerprint import is_fingerprint
 from xbus.errors import Refused
 from xbus.states import TrackingState
@@ -221,26 +221,13 @@ def unknown_group(fingerprint: str) -> Refused:
 
 
 def _summaries() -> NamedRows:
-    failure = model.failure.c
-    return sa.select(
-        failure.id,
-        failure.at,
-        failure.envelope_id,
-        failure.event_id,
-        failure.node,
-        model.role.c.login.label("role"),
-        failure.verb,
-        failure.code,
-        failure.message,
-        failure.indices,
-        failure.tracking,
-        failure.fingerprint,
-        failure.owner,
-    ).outerjoin(model.role, model.role.c.id == failure.role_id)
+    return sa.select(*columns_for(FailureSummary, model.failure), model.role.c.login.label("role")).outerjoin(
+        model.role, model.role.c.id == model.failure.c.role_id
+    )
 
 
 def _summary(row: NamedRow) -> FailureSummary:
-    return FailureSummary(**{**row._mapping, "tracking": TrackingState(row.tracking)})
+    return value_of(FailureSummary, row, tracking=TrackingState(row.tracking))
 
 
 def known_role_id(connection: sa.Connection, login: str) -> int:

@@ -9,12 +9,11 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow, NamedRows
+from xbus.broker.journal.database.rows import NamedRow, NamedRows, value_of
 from xbus.broker.journal.log.event_states import DROPPED, REROUTED, RETRIED
 from xbus.broker.journal.log.repeats import Past, read_past
 from xbus.broker.journal.operations.envelopes.details import show_envelope
 from xbus.broker.journal.operations.failures import known_role_id
-from xbus.broker.journal.operations.row_values import value_of
 from xbus.errors import Refused
 from xbus.states import DeliveryState, ItemState
 

@@ -7,13 +7,12 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow, NamedRows
+from xbus.broker.journal.database.rows import NamedRow, NamedRows, value_of
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import read_owed_ahead
 from xbus.broker.journal.operations.backlog import Ahead, count_ahead
-from xbus.broker.journal.operations.row_values import value_of
 from xbus.broker.journal.writes import PauseEntry, PresenceInstance, PresenceRow, PresenceWork, pause_of_role
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.clock import span

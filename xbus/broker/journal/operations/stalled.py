@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow, NamedRows
+from xbus.broker.journal.database.rows import NamedRow, NamedRows, value_of
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.envelopes import is_in
 from xbus.broker.journal.log.reading import read_head
@@ -97,7 +97,7 @@ def read_outline(connection: sa.Connection) -> Outline:
     """
     cursors = read_cursors(connection)
     head = read_head(connection)
-    roles = {row.id: _role_outline(row, cursors.get(row.id)) for row in connection.execute(_ROLES)}
+    roles = {row.role_id: _role_outline(row, cursors.get(row.role_id)) for row in connection.execute(_ROLES)}
     waiting = {row.key: row.since for row in connection.execute(_WAITING) if row.since is not None}
     return Outline(roles, waiting, head)
 
@@ -232,16 +232,8 @@ def _count(
 
 
 def _role_outline(row: NamedRow, cursor: Cursor | None) -> RoleOutline:
-    is_absent = row.state == PresenceState.ABSENT.value
-    return RoleOutline(
-        row.id,
-        row.service_id,
-        row.since if is_absent else None,
-        row.state is not None,
-        row.parked_since,
-        row.items_since,
-        cursor,
-    )
+    absent_since = row.since if row.state == PresenceState.ABSENT.value else None
+    return value_of(RoleOutline, row, absent_since=absent_since, was_seen=row.state is not None, cursor=cursor)
 
 
 def _oldest(column: sa.Column[Any], *which: sa.ColumnElement[bool]) -> "sa.ScalarSelect[datetime | None]":
@@ -252,10 +244,7 @@ def _roles() -> NamedRows:
     role, delivery, item = model.role.c, model.delivery.c, model.parked_item.c
     return (
         sa.select(
-            role.id,
-            role.service_id,
-            model.presence.c.state,
-            model.presence.c.since,
+            *(role.id.label("role_id"), role.service_id, model.presence.c.state, model.presence.c.since),
             _oldest(delivery.changed_at, delivery.role_id == role.id, IS_PARKED).label("parked_since"),
             _oldest(item.changed_at, item.role_id == role.id, item.state == ItemState.PARKED.value).label(
                 "items_since"

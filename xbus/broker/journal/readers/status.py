@@ -8,6 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import value_of
 from xbus.broker.journal.log.contents import find_listed, read_contents_end
 from xbus.broker.journal.log.reading import is_kept
 from xbus.broker.journal.log.slices import Place
@@ -254,17 +255,11 @@ def list_moves(connection: sa.Connection, service_id: int, limit: int) -> list[P
     shown = sa.and_(row.service_id == service_id, row.kind != ReaderAct.PASS.value)
     wanted = sa.select(model.reader_move).where(shown).order_by(row.id.desc()).limit(limit)
     return [
-        PlaceMove(
-            each.act,
-            each.at,
-            each.who,
-            each.kind,
-            each.reason,
-            each.undoes,
-            each.first,
-            each.last,
-            Place(each.from_position, each.from_event, each.from_item),
-            Place(each.to_position, each.to_event, each.to_item),
+        value_of(
+            PlaceMove,
+            each,
+            before=Place(each.from_position, each.from_event, each.from_item),
+            after=Place(each.to_position, each.to_event, each.to_item),
         )
         for each in connection.execute(wanted).all()
     ]

@@ -6,7 +6,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow, NamedRows
+from xbus.broker.journal.database.rows import NamedRow, NamedRows, value_of
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.operations.roles import COMING, presence_state
 from xbus.broker.journal.operations.stalled import IS_PARKED
@@ -67,16 +67,13 @@ def read_roles(connection: sa.Connection, version: int, lags: LagReader, most: i
 
 
 def _figures(row: NamedRow, ahead: AheadOfRole, coming: AheadOfRole, pauses: Pauses) -> RoleFigures:
-    return RoleFigures(
+    return value_of(
+        RoleFigures,
+        row,
         role_id=row.id,
-        login=row.login,
-        service_id=row.service_id,
         state=presence_state(row, pause_of_role(pauses, row.id, row.service_id)),
-        since=row.since,
         lag=ahead.envelopes + coming.envelopes,
         owed_since=min(filter(None, (ahead.oldest_at, coming.oldest_at)), default=None),
-        parked=row.parked,
-        parked_items=row.parked_items,
     )
 
 
@@ -105,12 +102,7 @@ def _roles() -> NamedRows:
     presence = model.presence.c
     return (
         sa.select(
-            _ROLE.id,
-            _ROLE.login,
-            _ROLE.service_id,
-            _ROLE.detached_at,
-            presence.state,
-            presence.since,
+            *(_ROLE.id, _ROLE.login, _ROLE.service_id, _ROLE.detached_at, presence.state, presence.since),
             _counted(_DELIVERY.role_id == _ROLE.id).label("rows"),
             _counted(_DELIVERY.role_id == _ROLE.id, IS_PARKED).label("parked"),
             _counted(_ITEM.role_id == _ROLE.id, _ITEM.state == ItemState.PARKED.value).label("parked_items"),

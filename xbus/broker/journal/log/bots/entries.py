@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import value_of
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, pause_of_role
 from xbus.json_text import parse_json
@@ -111,13 +112,12 @@ def read_runners(connection: sa.Connection, pauses: Pauses) -> list[RunnerEntry]
         .order_by(model.role.c.login)
     )
     return [
-        RunnerEntry(
-            row.id,
-            row.login,
-            row.service_id,
-            pause_of_role(pauses, row.id, row.service_id),
-            frozenset(read_keys(row.public_keys)),
-            row.kind == "gateway",
+        value_of(
+            RunnerEntry,
+            row,
+            pause=pause_of_role(pauses, row.id, row.service_id),
+            keys=frozenset(read_keys(row.public_keys)),
+            is_gateway=row.kind == "gateway",
         )
         for row in rows
     ]
@@ -135,23 +135,16 @@ def read_bots(connection: sa.Connection, pauses: Pauses) -> list[BotEntry]:
         .order_by(model.bot.c.name)
     )
     return [
-        BotEntry(
-            row.id,
-            row.name,
-            row.runners,
-            row.emitter_id,
-            row.call,
-            read_command(row.command) or (),
-            row.cron,
-            row.timezone,
-            Missed(row.missed),
-            row.instances,
-            row.max_seconds,
-            row.attempts,
-            read_settings(row.settings) or {},
-            readers.get(row.emitter_id),
-            types.get(row.emitter_id, ()),
-            pauses.get((PauseKind.BOT, row.id)),
+        value_of(
+            BotEntry,
+            row,
+            service_id=row.runners,
+            command=read_command(row.command) or (),
+            missed=Missed(row.missed),
+            settings=read_settings(row.settings) or {},
+            reader=readers.get(row.emitter_id),
+            reads=types.get(row.emitter_id, ()),
+            pause=pauses.get((PauseKind.BOT, row.id)),
         )
         for row in rows
     ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, select
 
+from xbus.broker.journal.database.rows import value_of
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, SendingLimits
 from xbus.model import emitter, emitter_profile, event_type, profile_event_type, sending_limit
@@ -75,16 +76,15 @@ def read_emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
         .order_by(emitter.c.login)
     )
     return [
-        EmitterEntry(
-            row.id,
-            row.login,
-            frozenset(allowed.get(row.profile_id, ())),
-            pauses.get((PauseKind.EMITTER, row.id)),
-            SendingLimits.first_of(limits.get(("emitter", row.id)), limits.get(("emitter_profile", row.profile_id))),
-            frozenset(read_keys(row.public_keys)),
-            row.kind,
-            row.new_types,
-            row.clients,
+        value_of(
+            EmitterEntry,
+            row,
+            event_types=frozenset(allowed.get(row.profile_id, ())),
+            pause=pauses.get((PauseKind.EMITTER, row.id)),
+            limits=SendingLimits.first_of(
+                limits.get(("emitter", row.id)), limits.get(("emitter_profile", row.profile_id))
+            ),
+            keys=frozenset(read_keys(row.public_keys)),
         )
         for row in rows
     ]

@@ -13,14 +13,13 @@ from xbus.broker.journal.archive.reading import Whereabouts, read_whereabouts
 from xbus.broker.journal.bulk.summaries import OutputSummary, list_outputs
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.paging import portions
-from xbus.broker.journal.database.rows import NamedRow, NamedRows
+from xbus.broker.journal.database.rows import NamedRow, NamedRows, value_of
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.envelopes import is_in, read_cancel_reason
 from xbus.broker.journal.log.event_states import EventState, event_state
 from xbus.broker.journal.log.overlays import OverlaidItem, list_overlaid
 from xbus.broker.journal.log.role_progress import ProgressReader, RoleProgress
 from xbus.broker.journal.operations.failures import FailureSummary, list_failures
-from xbus.broker.journal.operations.row_values import value_of
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import Refused
 from xbus.headers import Headers, unpack_headers

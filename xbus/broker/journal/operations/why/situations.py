@@ -8,11 +8,10 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.database.rows import NamedRow, value_of
 from xbus.broker.journal.log.bots.entries import read_bots, read_runners
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.operations.bots import BotRunStatus, BotStatus, list_bots, list_runs
-from xbus.broker.journal.operations.row_values import value_of
 from xbus.broker.journal.readers import read_readers
 from xbus.broker.journal.readers.people import OF_BOTS
 from xbus.broker.journal.readers.status import ReaderStatus, list_readers
