@@ -178,6 +178,8 @@ class Committer:
         if self.faults > calls[0].faults_known and any(self._is_overtaken(call) for call in calls):
             return self._write_singly(calls)
         if self._undecided is not None:
+            # The database may be back for calls that were made behind these.
+            self._note_outage(self.outage or _away(), 0)
             return [_away()] * len(calls)
         try:
             try:
@@ -276,7 +278,12 @@ class Committer:
         return call.faults_known < max(self._last_outage, last_fault)
 
     def _overtaken(self, call: WriteJob) -> JournalError:
-        if (taken := self._taken_in.get(cast(UUID, getattr(call.what, "envelope_id", None)))) is not None:
+        envelope_id = cast(UUID, getattr(call.what, "envelope_id", None))
+        taken = self._taken_in.get(envelope_id)
+        # The maker of a call behind this one may know of that failure, and can't know of this refusal.
+        self._note_faults([call])
+        if taken is not None:
+            self._taken_in[envelope_id] = taken
             return EventIdTaken(taken.cause, taken.next_step)
         return JournalUnavailable("a write before this one failed", "repeat both")
 
