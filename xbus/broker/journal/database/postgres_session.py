@@ -145,9 +145,10 @@ class PostgresSession(extensions.connection):
             if has_begun:
                 with closing(self.cursor()) as cursor:
                     cursor.execute(statement, values)
-        except psycopg2.Error:
-            if not self.closed and self.info.transaction_status == extensions.TRANSACTION_STATUS_INERROR:
-                # The server leaves out what stands behind a statement that failed, so it has not committed.
+        except Exception:
+            if not self.closed and self.info.transaction_status != extensions.TRANSACTION_STATUS_IDLE:
+                # The server leaves out what stands behind a statement that failed, so it has not committed. It got
+                # nothing of a message whose values the driver can't write.
                 with closing(self.cursor()) as cursor:
                     cursor.execute("ROLLBACK")
             raise
