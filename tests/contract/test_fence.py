@@ -251,6 +251,22 @@ async def test_the_first_write_of_a_connection_compares_the_end_of_the_log(share
             await journal.ended()
 
 
+async def test_a_commit_that_was_looked_for_does_not_spare_its_new_connection_the_comparison(shared_url: str) -> None:
+    """1. A back commits, and gets no answer. 2. A standby is promoted that has its commit, and lacks an envelope that
+    it has read."""
+    engine = create_engine(shared_url)
+    async with Journal(engine, "back", look_seconds=NEVER) as journal:
+        scribe = await Scribe.of(journal)
+        await scribe.put([b"x"])
+        journal.saw(SeenEnd(2, uuid4()))
+        with Faults(engine).after_commit():
+            await scribe.start_envelope()[1]
+        with pytest.raises((JournalUnavailable, Fenced)):
+            await scribe.start_envelope()[1]
+        with pytest.raises(WentBack):
+            await journal.ended()
+
+
 # -- what became of a COMMIT -------------------------------------------------------------------------------------------
 
 

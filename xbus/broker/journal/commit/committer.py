@@ -268,6 +268,7 @@ class Committer:
                 self.outage = error
             self._disconnect()
             raise
+        self._is_new = False
         self._confirm()
 
     def _write_singly(self, calls: Sequence[WriteJob]) -> Sequence[object]:
@@ -338,6 +339,7 @@ class Committer:
                 self._fence.stamp(driver, data_bytes, is_first=self._is_new)
                 committing = True
                 transaction.commit()
+                self._is_new = False
             except DivisionByZero:
                 transaction.rollback()
                 self._fence.end(driver)
@@ -371,7 +373,6 @@ class Committer:
 
     def _confirm(self, written: Sequence[Write[object]] = ()) -> None:
         self._fence.committed = self._fence.number
-        self._is_new = False
         # A full disk takes what is small, long after it refused what is large.
         if self._lacked_bytes == 0 or sum(map(write_size, written)) >= self._lacked_bytes:
             self.outage, self._lacked_bytes = None, 0
