@@ -41,7 +41,7 @@ from xbus.broker.journal.database.engine import (
     journal_error,
     journal_errors,
 )
-from xbus.broker.journal.database.postgres_session import PostgresSession
+from xbus.broker.journal.database.postgres_session import PostgresSession, was_refused
 from xbus.broker.journal.database.promises import check_durable
 from xbus.broker.journal.writes import PutEnvelope, PutGroup, StartEvent, Write, write_size
 from xbus.clock import SystemClock
@@ -352,7 +352,7 @@ class Committer:
                 if not isinstance(error, JournalUnavailable):
                     raise error from error.__cause__
                 self._disconnect()
-                if not committing:
+                if not committing or was_refused(error.__cause__):
                     raise error from error.__cause__
                 number = self._fence.number
                 committed = self._was_committed(number)

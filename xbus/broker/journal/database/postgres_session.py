@@ -59,6 +59,11 @@ def ends_session(error: BaseException | None) -> bool:
     return code is not None and (code in ENDING_CODES or code.startswith(CONNECTION_CLASS))
 
 
+def was_refused(error: BaseException | None) -> bool:
+    """Check whether a server that goes on refused a statement, and so has rolled its transaction back."""
+    return getattr(error, "pgcode", None) is not None and not ends_session(error)
+
+
 class PostgresCursor(extensions.cursor):
     """A cursor that ends its session by an error after which that serves nobody."""
 
