@@ -178,8 +178,7 @@ class Committer:
         if self.faults > calls[0].faults_known and any(self._is_overtaken(call) for call in calls):
             return self._write_singly(calls)
         if self._undecided is not None:
-            # The database may be back for calls that were made behind these.
-            self._note_outage(self.outage or _away(), 0)
+            self._note_outage(self.outage or _away(), 0)  # the database may be back for calls behind these
             return [_away()] * len(calls)
         try:
             try:
@@ -207,8 +206,7 @@ class Committer:
         steps: list[WriteJob] = []
         for call in calls:
             if isinstance(call.what, Step):
-                # Whoever makes a step waits for nothing that is written here.
-                steps.append(call)
+                steps.append(call)  # whoever makes a step waits for nothing that is written here
             elif isinstance(call.what, Write):
                 writes.append(call)
             else:
@@ -233,8 +231,7 @@ class Committer:
                 raise
             except JournalUnavailable as error:
                 return dict.fromkeys(steps, error)
-            except XbusError:
-                # One of them is refused: each alone, so that the others don't fail with it.
+            except XbusError:  # one of them is refused: each alone, so that the others don't fail with it
                 pass
         return {call: self._do_errand(step.carry_out) for call, step in steps.items()}
 
@@ -354,8 +351,7 @@ class Committer:
                 self._disconnect()
                 if not committing or was_refused(error.__cause__):
                     raise error from error.__cause__
-                number = self._fence.number
-                committed = self._was_committed(number)
+                committed = self._was_committed(number := self._fence.number)
                 if committed is None:
                     self._undecided = _Undecided(number, calls, answers)
                     self._note_outage(error, data_bytes)
@@ -477,11 +473,7 @@ RIVALS: Mapping[str, Sequence[str]] = {"broker": ("back", "front"), "front": ("b
 
 
 class SeenEnd(NamedTuple):
-    """The envelope at the end of the log, as this process has seen it.
-
-    Args:
-        envelope_id: None if nobody has read it.
-    """
+    """The envelope at the end of the log, as this process has seen it. Without an id nobody has read it."""
 
     position: int
     envelope_id: UUID | None
