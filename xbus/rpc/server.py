@@ -29,7 +29,7 @@ from xbus.rpc.codec import Frame
 from xbus.rpc.context import Context
 from xbus.rpc.curve import KeyPair
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.exchange import Answering, Call, PeerClient, PeerClients, PeerWire, Unanswered
+from xbus.rpc.exchange import Answering, Call, PeerClient, PeerClients, Unanswered
 from xbus.rpc.frames import CHANNEL_ANSWER_FRAMES
 from xbus.rpc.guard import ServerLimits
 from xbus.rpc.life_signs import LifeSigns
@@ -140,7 +140,7 @@ class Server:
             max_call_bytes=limits.max_call_bytes,
         )
         self._queue = CallQueue(self._turns, self._answering.take, partial(self._may_read, True), self._read_on)
-        self._peers = PeerClients(clock, PeerWire(self._transmit, self._read_all))
+        self._peers = PeerClients(clock, self._transmit, self._read_all)
         reading = (self._serve, self._may_read, self._turns.has_room_for, self._turns.line)
         self._owner = PortOwner(name, clock, limits.traffic, *reading, self._peers.gone, self._note_violation)
         self._context = context

@@ -12,7 +12,6 @@ from xbus.rpc.exchange.calling import (
     OwedCalls,
     PeerClient,
     PeerClients,
-    PeerWire,
     pass_on,
 )
 
@@ -26,7 +25,6 @@ __all__ = [
     "OwedCalls",
     "PeerClient",
     "PeerClients",
-    "PeerWire",
     "Unanswered",
     "pass_on",
 ]
