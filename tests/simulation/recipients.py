@@ -9,8 +9,7 @@ from typing import Any, cast
 
 from xbus.clock import Clock
 from xbus.recipient.base import Consumer, Recipient, Worker
-from xbus.recipient.bulk import BulkWorker
-from xbus.recipient.bulk.jobs import BulkJobs, Call
+from xbus.recipient.bulk import BulkJobs, BulkWorker, Call
 from xbus.recipient.calls import AuthorThread, Calls
 from xbus.recipient.envelope import Batch, Envelope, Event
 from xbus.recipient.refusal import Refusal

@@ -13,18 +13,17 @@ from typing import Unpack
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import NO_OPTIONS, AsyncEnvelope, envelope_options, put_at_once
-from xbus.emitter.event import EventStart
+from xbus.emitter.envelope import NO_OPTIONS, AsyncEnvelope, EventStart, envelope_options, put_at_once
 from xbus.emitter.forks import begun_before, leave_to_parent, tell_of_forks
 from xbus.emitter.options import PROBE_SECONDS, OptionKeywords, Options
 from xbus.emitter.outbox import Outbox, locked
 from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
 from xbus.emitter.outbox.sending import OutboxSender
 from xbus.emitter.patience import EmitterPatience, within
-from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.puts import MOST_BYTES, GoesAlone, NewPut
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
+from xbus.emitter.stream import RepeatableCall
 from xbus.errors import Refused
 from xbus.headers import NO_TAGS, EventTags, Headers, event_tags
 from xbus.ids import Ids
@@ -32,11 +31,10 @@ from xbus.rpc.client import Client
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.context import new_context
 from xbus.rpc.curve import complete_login
-from xbus.rpc.items import ITEM_HEADER_BYTES, check_several, item_packer
+from xbus.rpc.items import ITEM_HEADER_BYTES, PackHook, check_several, hook_for, item_packer
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import AnswerReader, bad_answer
-from xbus.rpc.values import PackHook, hook_for
 
 HEARTBEAT_SECONDS = 4.0
 """Seconds between the signs of life that the front gives beneath the calls.

@@ -12,8 +12,7 @@ from types import TracebackType
 from xbus.clock import Clock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import AsyncEnvelope, put_at_once
-from xbus.emitter.event import AsyncEvent, EventStart
+from xbus.emitter.envelope import AsyncEnvelope, AsyncEvent, EventStart, put_at_once
 from xbus.emitter.options import Options
 from xbus.emitter.patience import EmitterPatience, insist
 from xbus.emitter.puts import GoesAlone

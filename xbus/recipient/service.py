@@ -11,8 +11,7 @@ from xbus.errors import ConfigurationError
 from xbus.loop_turn import LoopTurn
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.base import Recipient
-from xbus.recipient.bulk import BulkWorker
-from xbus.recipient.bulk.jobs import JOB_WAITS, BulkJobs, Call, JobWaits
+from xbus.recipient.bulk import JOB_WAITS, BulkJobs, BulkWorker, Call, JobWaits
 from xbus.recipient.calls import AuthorThread, Calls
 from xbus.recipient.ways import MAX_MESSAGE_BYTES, BrokerDoor, BrokerProof, BrokerWay, OwnConnection, OwnPort
 from xbus.rpc.context import Context

@@ -64,7 +64,7 @@ class Client(OwedCalls):
         """Begin to connect; calls made meanwhile are sent when the connection is there.
 
         Args:
-            address: see :mod:`xbus.rpc.curve.address`.
+            address: see :mod:`xbus.rpc.curve`.
 
         Raises:
             ConfigurationError: ``bad_address``, or the key file that it names can't be used.
@@ -93,8 +93,7 @@ class Client(OwedCalls):
         if self._dealer is not None:
             self._dealer.close()
         self.channels.lose()
-        self.refusal = ConnectionLost(f"{self.name}: the connection was closed here")
-        self.fail_all(self.refusal)
+        super().close()
 
     def _why_refused(self, refusal: ConnectionRefusal) -> Failed:
         if refusal is ConnectionRefusal.KEY:

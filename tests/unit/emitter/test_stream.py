@@ -7,9 +7,8 @@ import pytest
 
 from xbus.clock import SystemClock
 from xbus.emitter.patience import EmitterPatience
-from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.session import FrontLimits, SendWindow
-from xbus.emitter.stream import Stream
+from xbus.emitter.stream import RepeatableCall, Stream
 from xbus.errors import Failed, ProtocolError, Refused
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Value, pack

@@ -26,7 +26,7 @@ from xbus.config import BackSettings
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Bell
 from xbus.rpc.exchange import Callee
-from xbus.rpc.messages.insight import DeliveredToRole
+from xbus.rpc.messages import DeliveredToRole
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)

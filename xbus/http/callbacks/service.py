@@ -26,16 +26,17 @@ from xbus.http.dialects.cloudevents import BATCHED, NAMES
 from xbus.http.figures import Gauge, RoutemasterCounters, gauges
 from xbus.http.front import connected
 from xbus.http.targets import AllowedAddresses
-from xbus.reader.batch import ReadEvent, ReadItem
-from xbus.reader.claimed import ReaderBatch
+from xbus.reader.batch import ReaderBatch, ReadEvent, ReadItem
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
-from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
-from xbus.rpc.messages.subscriptions import (
+from xbus.rpc.messages import (
+    BatchAnswer,
+    ClaimedBatchMap,
     FailedCallAnswer,
     MeasuredSubscriptions,
+    RangesAnswer,
     SubscriptionHealthMap,
     SubscriptionMap,
     SubscriptionsAnswer,

@@ -19,8 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import envelope_options
-from xbus.emitter.event import EventStart
+from xbus.emitter.envelope import EventStart, envelope_options
 from xbus.emitter.receipt import Receipt
 from xbus.errors import Refused
 from xbus.headers import HeaderValue, event_tags

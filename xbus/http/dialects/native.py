@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import envelope_options
-from xbus.emitter.event import EventStart
+from xbus.emitter.envelope import EventStart, envelope_options
 from xbus.emitter.receipt import Receipt
 from xbus.errors import Refused
 from xbus.headers import event_tags
@@ -39,8 +38,14 @@ from xbus.http.tails import Follower, HeldAnswer, TailAnswer, TailQuestion
 from xbus.json_views import has_one_name_twice
 from xbus.reader.batch import read_event
 from xbus.rpc.codec import Value, pack
-from xbus.rpc.messages import CheckpointAnswer, ClaimedBatchMap, EnvelopeOptionsMap, RangesAnswer
-from xbus.rpc.messages.subscriptions import MeasuredSubscriptions, SubscriptionHealthMap
+from xbus.rpc.messages import (
+    CheckpointAnswer,
+    ClaimedBatchMap,
+    EnvelopeOptionsMap,
+    MeasuredSubscriptions,
+    RangesAnswer,
+    SubscriptionHealthMap,
+)
 from xbus.rpc.shapes import AnswerReader
 
 

@@ -18,8 +18,7 @@ from urllib.parse import unquote, urlunsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from xbus.emitter.envelope import envelope_options
-from xbus.emitter.event import EventStart
+from xbus.emitter.envelope import EventStart, envelope_options
 from xbus.errors import Refused, XbusError
 from xbus.http.bodies import off_loop, read_json
 from xbus.http.dialects.gateway import Answer, Gateway, JsonAnswer, Operation
@@ -28,7 +27,7 @@ from xbus.http.problems import problem
 from xbus.http.request_tags import token_of
 from xbus.http.targets import https_parts
 from xbus.rpc.items import item_bytes
-from xbus.rpc.provisioning.messages import ClientTokenMap, SubscriberMap, SubscriptionWishMap, TopicMap
+from xbus.rpc.messages import ClientTokenMap, SubscriberMap, SubscriptionWishMap, TopicMap
 from xbus.rpc.shapes import AnswerReader
 
 PROBLEM_CODE = "x-xbus-problem"

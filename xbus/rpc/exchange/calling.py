@@ -248,6 +248,11 @@ class OwedCalls(Callee):
         for call in calls.values():
             _fail(call.taker, error)
 
+    def close(self) -> None:
+        """Refuse further calls; unanswered ones fail with ``ConnectionLost``."""
+        self.refusal = ConnectionLost(f"{self.name}: the connection was closed here")
+        self.fail_all(self.refusal)
+
     def _look_at(self, moment: float) -> None:
         """Look for calls whose time is over; one timer serves all of them, as most are answered long before."""
         if self._next_look is not None:
@@ -372,15 +377,14 @@ class PeerClient(OwedCalls):
         """Call the peer no more; unanswered calls fail with ``ConnectionLost``."""
         if self.refusal is not None:
             return
-        self.refusal = (
-            ConnectionLost(f"{self.name}: the connection was lost", "see whether the other side runs")
-            if self._is_gone
-            else ConnectionLost(f"{self.name}: the connection was closed here")
-        )
         if self._room is not None:
             self._room.cancel()
         self._peers.forget(self)
-        self.fail_all(self.refusal)
+        if self._is_gone:
+            self.refusal = ConnectionLost(f"{self.name}: the connection was lost", "see whether the other side runs")
+            self.fail_all(self.refusal)
+        else:
+            super().close()
 
     def probe(self) -> None:
         """Find out whether the peer is still there: a message to one that is gone can't be sent."""
