@@ -17,9 +17,8 @@ from xbus.reader.batch import LEASE_LOST, EventBatch, ReaderBatch, lease_lost
 from xbus.reader.options import ReaderKeywords, ReaderOptions
 from xbus.reader.session import ReaderSession, VerbCaller
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
-from xbus.rpc.client import Client
+from xbus.rpc.client import connected
 from xbus.rpc.codec import Value
-from xbus.rpc.context import new_context
 from xbus.rpc.curve import complete_login
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.messages import BatchAnswer, LogAnswer, RangesAnswer
@@ -80,8 +79,8 @@ class AsyncLogView:
             yield batch
 
 
-HEARTBEAT_SECONDS = 5.0
-"""Seconds between the signs of life that the back gives beneath the calls. They reveal a vanished machine."""
+SIGNS = LifeSigns(heartbeat_seconds=5.0)
+"""The back gives signs of life beneath the calls. They reveal a vanished machine."""
 
 RENEWALS_PER_LEASE = 3
 
@@ -149,18 +148,7 @@ class AsyncReader:
 
     def _connect(self, exit_stack: AsyncExitStack) -> VerbCaller:
         """Connect to the back; leaving the stack closes the connection."""
-        context = new_context()
-        exit_stack.callback(context.destroy)
-        client = Client(
-            context,
-            name=self._url,
-            clock=self._clock,
-            max_message_bytes=MAX_MESSAGE_BYTES,
-            life_signs=LifeSigns(heartbeat_seconds=HEARTBEAT_SECONDS),
-        )
-        exit_stack.callback(client.close)
-        client.connect(self._url)
-        return client
+        return exit_stack.enter_context(connected(self._url, self._clock, SIGNS, MAX_MESSAGE_BYTES))
 
     # -- ranges ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ workers import this; it never calls the author's other methods.
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
@@ -19,6 +19,7 @@ from xbus.headers import HeaderValue, unpack_headers
 from xbus.recipient.base import Worker
 from xbus.recipient.envelope import packed_headers
 from xbus.recipient.refusal import REFUSED, Refusal
+from xbus.recipient.ways import CallBack
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import FailedOutput, MadeOutput, OutputAccepted, OutputWanted, OutputWork
 from xbus.rpc.shapes import AnswerReader
@@ -142,9 +143,6 @@ Told: TypeAlias = MadeOutput | FailedOutput
 _WANTED = AnswerReader("xbus.renew_output", OutputWanted)
 _ACCEPTED = AnswerReader("xbus.output_ready", OutputAccepted)
 
-Call: TypeAlias = Callable[..., Awaitable[Value]]
-"""Calls a verb of the back, with the token and these arguments."""
-
 
 @dataclass(eq=False)
 class Job:
@@ -204,7 +202,7 @@ class BulkJobs:
         waits: how long it waits for the broker, and for the author's code.
     """
 
-    def __init__(self, worker: BulkWorker, call: Call, waits: JobWaits = JOB_WAITS) -> None:
+    def __init__(self, worker: BulkWorker, call: CallBack, waits: JobWaits = JOB_WAITS) -> None:
         self._worker = worker
         self._call = call
         self._waits = waits

@@ -240,12 +240,12 @@ async def serve(
         context = new_context()
         exit_stack.callback(context.destroy)
         registration = Registration(context, back_url, login, password, heartbeat_seconds, clock)
-        exit_stack.callback(registration.close)
+        exit_stack.callback(registration.client.close)
         service = RecipientService(
-            author, login, clock, registration.tell_ready, registration.call, waits, registration.turn
+            author, login, clock, registration.tell_ready, registration.call, waits, registration.client.turn
         )
         exit_stack.callback(service.close)
-        service.choose_way(registration.channels, context, parse_address(back_url), bind, advertise)
+        service.choose_way(registration.client.channels, context, parse_address(back_url), bind, advertise)
 
         async def start_and_keep() -> None:
             await start(service, start_timeout)

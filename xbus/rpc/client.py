@@ -1,18 +1,20 @@
 """The calling side: it sends calls over one connection, in the order in which they are made."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from xbus.clock import Clock, SystemClock
 from xbus.errors import ConnectionLost, Failed, ProtocolError
 from xbus.loop_turn import LoopTurn
+from xbus.rpc.answering import Channels
 from xbus.rpc.codec import Frame
-from xbus.rpc.context import Context
+from xbus.rpc.context import Context, new_context
 from xbus.rpc.curve import BrokerAddress, parse_address, shown
 from xbus.rpc.dealers import ConnectionRefusal, Dealer, LibzmqDealer, PlainDealer
-from xbus.rpc.exchange import Channels, OwedCalls
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
 from xbus.rpc.life_signs import NO_SIGNS, LifeSigns
+from xbus.rpc.owed_calls import OwedCalls
 from xbus.rpc.zmtp import TCP, watch_of_clients
 
 log = logging.getLogger(__name__)
@@ -148,6 +150,22 @@ class Client(OwedCalls):
             return True
         self.answered(reply)
         return True
+
+
+@contextmanager
+def connected(address: str, clock: Clock, signs: LifeSigns, max_message_bytes: int = -1) -> Iterator[Client]:
+    """Connect for as long as the block lasts, over a context of its own; arguments and errors are those of ``Client``.
+
+    Raises:
+        ConfigurationError: the address makes no sense, or names a key file that can't be used.
+    """
+    with ExitStack() as exit_stack:
+        context = new_context()
+        exit_stack.callback(context.destroy)
+        client = Client(context, name=address, clock=clock, max_message_bytes=max_message_bytes, life_signs=signs)
+        exit_stack.callback(client.close)
+        client.connect(address)
+        yield client
 
 
 def _unsent(frames: Sequence[Frame]) -> bool:

@@ -25,14 +25,15 @@ from xbus.clock import Clock, SystemClock
 from xbus.errors import ConnectionLost, ProtocolError
 from xbus.log_throttle import LogThrottle
 from xbus.loop_turn import LoopTurn
+from xbus.rpc.answering import Answering, Call, Unanswered
 from xbus.rpc.codec import Frame
 from xbus.rpc.context import Context
 from xbus.rpc.curve import KeyPair
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.exchange import Answering, Call, PeerClient, PeerClients, Unanswered
 from xbus.rpc.frames import CHANNEL_ANSWER_FRAMES
 from xbus.rpc.guard import ServerLimits
 from xbus.rpc.life_signs import LifeSigns
+from xbus.rpc.owed_calls import PeerClient, PeerClients
 from xbus.rpc.ports import CallerConnection, PeerIsFull, PeerIsGone, PlainPort, Port, PortOwner, RouterPort
 from xbus.rpc.zmtp import TCP
 

@@ -24,9 +24,9 @@ from xbus.recipient import BulkWorker, Consumer, Event, Handover, Item, Made, Re
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.bulk import BulkJobs
 from xbus.recipient.calls import AuthorThread, Calls
+from xbus.rpc.answering import Answering, Call
 from xbus.rpc.codec import Value, pack, pack_items, unpack
 from xbus.rpc.dispatch import Dispatch, verb
-from xbus.rpc.exchange import Answering, Call
 from xbus.rpc.frames import Reply, decode_reply, encode_request
 from xbus.supervision.health import Health
 from xbus.texts import MOST_CHARACTERS, fault, plain

@@ -19,8 +19,8 @@ from xbus.config import BackSettings
 from xbus.errors import CallError, ConnectionLost, Failed, JournalError, Refused
 from xbus.headers import NO_TAGS
 from xbus.rpc.codec import Value
-from xbus.rpc.exchange import AnswerTaker, Callee, OverdueCall
 from xbus.rpc.messages import HeadersMap
+from xbus.rpc.owed_calls import AnswerTaker, Callee, OverdueCall
 
 Words: TypeAlias = DeliveryNote | HeadersMap
 
