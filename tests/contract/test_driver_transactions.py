@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 from psycopg2 import extensions
 
+from tests.support.postgres import noting_cursor
 from xbus.broker.journal.database.engine import DriverTransaction, create_engine, driver_of
-from xbus.broker.journal.database.postgres_session import PostgresCursor
 
 MOVE = "UPDATE head SET position = position + 1 RETURNING position"
 
@@ -125,19 +125,12 @@ def test_the_last_statements_share_the_message_of_the_commit(
 ) -> None:
     connection, driver = of_postgres
     sent: list[str] = []
-
-    class Noting(PostgresCursor):
-        def execute(self, query: Any, vars: Any = None) -> None:
-            sent.append(query)
-            super().execute(query, vars)
-
-    driver.cursor_factory = Noting
+    driver.cursor_factory = noting_cursor(sent)
     transaction = DriverTransaction(connection, driver)
     moved(driver)
     driver.end_with(f"{TAKEN}; {TAKEN}", [2, 3], refuse)
     driver.guard = "SELECT 1 / %s", [1]
     transaction.commit()
-    driver.cursor_factory = PostgresCursor
     assert sent == [MOVE, f"SELECT 1 / %s; {TAKEN}; {TAKEN}; COMMIT"]
     assert (taken(), position(connection)) == ([1, 2, 3], 1)
 

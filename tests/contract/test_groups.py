@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from tests.contract.test_put import AWKWARD, rows_of
 from tests.support.faults import Faults, commits_of
 from tests.support.journal import NOW, Scribe
+from tests.support.postgres import noting_cursor
 from xbus.broker.journal.database.engine import create_engine
-from xbus.broker.journal.database.postgres_session import PostgresCursor
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.writes import GroupType, PutEnvelope, PutEvent, PutGroup, SealedGroup
@@ -79,14 +79,9 @@ async def test_it_is_kept_as_if_each_came_alone(journal: Journal, scribe: Scribe
 async def test_one_without_keys_takes_two_messages_to_postgresql(store_url: str) -> None:
     engine, sent = create_engine(store_url), list[str]()
 
-    class Noting(PostgresCursor):
-        def execute(self, query: Any, vars: Any = None) -> None:
-            sent.append(query)
-            super().execute(query, vars)
-
     @sa.event.listens_for(engine, "connect")
     def note(driver: Any, _: object) -> None:
-        driver.cursor_factory = Noting
+        driver.cursor_factory = noting_cursor(sent)
 
     async with Journal(engine, "broker") as journal:
         scribe = await Scribe.of(journal)

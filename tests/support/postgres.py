@@ -27,6 +27,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.database.postgres_session import PostgresCursor
 
 Fill: TypeAlias = Callable[[sa.Connection], object]
 
@@ -415,3 +416,14 @@ def account() -> pwd.struct_passwd | None:
         except KeyError:
             continue
     raise NotFound(f"{NOT_FOUND}: root needs an account to run it, one of {', '.join(ACCOUNTS)}")
+
+
+def noting_cursor(sent: list[str]) -> type[PostgresCursor]:
+    """Make a kind of cursor that notes the text of each message, for ``cursor_factory`` of a session."""
+
+    class Noting(PostgresCursor):
+        def execute(self, query: Any, vars: Any = None) -> None:
+            sent.append(query)
+            super().execute(query, vars)
+
+    return Noting
