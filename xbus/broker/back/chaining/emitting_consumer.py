@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -88,7 +89,7 @@ class EmittingConsumer(Callee):
             taker(None, ConnectionLost(f"{self._role.login}: the broker ends"))
         else:
             self.owed += 1
-            task.add_done_callback(lambda done: None if done.cancelled() else taker(*done.result()))
+            task.add_done_callback(partial(self._carried_out, taker))
 
     async def _carry_out(self, method: str, args: tuple[object, ...]) -> tuple[Value, CallError | None]:
         try:
@@ -100,9 +101,12 @@ class EmittingConsumer(Callee):
         except Exception as error:
             log.exception("a node could not emit", extra={"action": "not_emitted", "role": self._role.login})
             return None, Failed(f"a fault in the broker ({error!r:.200})", code="internal_error")
-        finally:
-            self.owed -= 1
-            self._answered.set()
+
+    def _carried_out(self, taker: AnswerTaker, task: "asyncio.Task[tuple[Value, CallError | None]]") -> None:
+        self.owed -= 1
+        self._answered.set()
+        if not task.cancelled():
+            taker(*task.result())
 
     async def settled(self) -> None:
         """Wait until nothing is owed."""
