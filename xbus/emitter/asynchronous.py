@@ -27,7 +27,7 @@ from xbus.emitter.stream import RepeatableCall
 from xbus.errors import Refused
 from xbus.headers import NO_TAGS, EventTags, Headers, event_tags
 from xbus.ids import Ids
-from xbus.rpc.client import connected
+from xbus.rpc.client import open_client
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.curve import complete_login
 from xbus.rpc.items import ITEM_HEADER_BYTES, PackHook, check_several, hook_for, item_packer
@@ -108,7 +108,7 @@ class AsyncEmitter:
             self._exit = exit_stack.pop_all()
 
     async def _log_in(self, exit_stack: AsyncExitStack) -> CallTransport:
-        client = exit_stack.enter_context(connected(self._url, self._clock, SIGNS))
+        client = open_client(exit_stack, self._url, self._clock, SIGNS)
         patience = EmitterPatience(self._options.retry_seconds, self._clock)
         session = Session(client, self._login, self._password, self._options, patience)
         await session.open()

@@ -29,7 +29,7 @@ from xbus.json_text import parse_json
 from xbus.json_views import has_one_name_twice, json_map
 from xbus.reader import ReadEvent
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
-from xbus.rpc.client import Client, connected
+from xbus.rpc.client import Client, open_client
 from xbus.rpc.codec import Value, pack, unpack
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap
 from xbus.rpc.shapes import AnswerReader
@@ -368,7 +368,7 @@ class BackConnection:
         self._client: Client
 
     async def __aenter__(self) -> "BackConnection":
-        self._client = self._exit.enter_context(connected(self._address, self._clock, SIGNS, MAX_MESSAGE_BYTES))
+        self._client = open_client(self._exit, self._address, self._clock, SIGNS, MAX_MESSAGE_BYTES)
         return self
 
     async def __aexit__(

@@ -19,7 +19,7 @@ from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FrontLimits, TokenCalls
 from xbus.errors import Refused
 from xbus.ids import Ids
-from xbus.rpc.client import Client, connected
+from xbus.rpc.client import Client, open_client
 from xbus.rpc.codec import Value
 from xbus.rpc.items import ITEM_HEADER_BYTES
 from xbus.rpc.life_signs import LifeSigns
@@ -28,7 +28,6 @@ from xbus.rpc.shapes import AnswerReader
 
 SIGNS = LifeSigns(heartbeat_seconds=5.0)
 """The broker gives signs of life beneath the calls. They reveal a vanished machine."""
-
 
 HEALTH_SECONDS = 2.0
 """Seconds to wait for the front's answer about its health. More let a proxy wait for a broker that is away."""
@@ -84,7 +83,7 @@ class FrontConnection:
         self._client: Client
 
     async def __aenter__(self) -> "FrontConnection":
-        self._client = self._exit.enter_context(connected(self._address, self._clock, SIGNS))
+        self._client = open_client(self._exit, self._address, self._clock, SIGNS)
         return self
 
     async def __aexit__(

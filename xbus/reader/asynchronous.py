@@ -17,7 +17,7 @@ from xbus.reader.batch import LEASE_LOST, EventBatch, ReaderBatch, lease_lost
 from xbus.reader.options import ReaderKeywords, ReaderOptions
 from xbus.reader.session import ReaderSession, VerbCaller
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
-from xbus.rpc.client import connected
+from xbus.rpc.client import open_client
 from xbus.rpc.codec import Value
 from xbus.rpc.curve import complete_login
 from xbus.rpc.life_signs import LifeSigns
@@ -148,7 +148,7 @@ class AsyncReader:
 
     def _connect(self, exit_stack: AsyncExitStack) -> VerbCaller:
         """Connect to the back; leaving the stack closes the connection."""
-        return exit_stack.enter_context(connected(self._url, self._clock, SIGNS, MAX_MESSAGE_BYTES))
+        return open_client(exit_stack, self._url, self._clock, SIGNS, MAX_MESSAGE_BYTES)
 
     # -- ranges ----------------------------------------------------------------------------------------------------
 

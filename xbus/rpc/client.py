@@ -1,8 +1,8 @@
 """The calling side: it sends calls over one connection, in the order in which they are made."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack
 
 from xbus.clock import Clock, SystemClock
 from xbus.errors import ConnectionLost, Failed, ProtocolError
@@ -152,20 +152,23 @@ class Client(OwedCalls):
         return True
 
 
-@contextmanager
-def connected(address: str, clock: Clock, signs: LifeSigns, max_message_bytes: int = -1) -> Iterator[Client]:
-    """Connect for as long as the block lasts, over a context of its own; arguments and errors are those of ``Client``.
+def open_client(
+    exit_stack: ExitStack | AsyncExitStack, address: str, clock: Clock, signs: LifeSigns, max_message_bytes: int = -1
+) -> Client:
+    """Connect over a new context; other arguments and the errors are those of ``Client``.
+
+    Args:
+        exit_stack: closes client and context. Where it is dropped unclosed, as in a forked process, nothing is closed.
 
     Raises:
         ConfigurationError: the address makes no sense, or names a key file that can't be used.
     """
-    with ExitStack() as exit_stack:
-        context = new_context()
-        exit_stack.callback(context.destroy)
-        client = Client(context, name=address, clock=clock, max_message_bytes=max_message_bytes, life_signs=signs)
-        exit_stack.callback(client.close)
-        client.connect(address)
-        yield client
+    context = new_context()
+    exit_stack.callback(context.destroy)
+    client = Client(context, name=address, clock=clock, max_message_bytes=max_message_bytes, life_signs=signs)
+    exit_stack.callback(client.close)
+    client.connect(address)
+    return client
 
 
 def _unsent(frames: Sequence[Frame]) -> bool:

@@ -12,7 +12,7 @@ import logging
 import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from enum import Enum, auto
 from typing import Any, TypeAlias
 
@@ -29,7 +29,7 @@ from xbus.http.targets import AllowedAddresses
 from xbus.reader.batch import ReaderBatch, ReadEvent, ReadItem
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
-from xbus.rpc.client import Client, connected
+from xbus.rpc.client import Client, open_client
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import (
     BatchAnswer,
@@ -596,7 +596,8 @@ async def call_subscribers(
     if not settings.callbacks:
         yield
         return
-    with connected(address, clock, SIGNS, MAX_MESSAGE_BYTES) as connection:
+    with ExitStack() as exit_stack:
+        connection = open_client(exit_stack, address, clock, SIGNS, MAX_MESSAGE_BYTES)
         async with (
             CallbackClient(AllowedAddresses(settings.callback_hosts), verifies=settings.callback_verify) as client,
             asyncio.TaskGroup() as tasks,
