@@ -36,8 +36,8 @@ MOST_TOLD = 2**63 - 1
 """The greatest number that a report of progress holds, as msgpack and the journal take no greater one."""
 
 
-class _WithState:
-    """Something that is being delivered, and has a place for what its author keeps of it."""
+class _Delivered:
+    """An envelope or an event that is being delivered, with a place for what its author keeps of it."""
 
     _state: dict[str, Any] | None = None
     _packed_headers: bytes | None = None
@@ -55,7 +55,7 @@ class _WithState:
         self._state = state
 
 
-class Envelope(_WithState):
+class Envelope(_Delivered):
     """An envelope that is being delivered.
 
     Args:
@@ -175,7 +175,7 @@ def _unpacked(headers: bytes | None) -> dict[str, HeaderValue]:
         raise Refusal(error.cause) from error
 
 
-class Event(_WithState):
+class Event(_Delivered):
     """An event that is being delivered.
 
     Args:

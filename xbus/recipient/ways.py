@@ -237,7 +237,7 @@ class OwnPort:
         clock: Clock,
     ) -> None:
         self._broker = broker
-        self._proof = proof = BrokerProof(lambda: self.caller)
+        self._proof = proof = BrokerProof(lambda: self._server.caller)
         self._server = Server(
             context,
             Dispatch(api, proof, admit=proof.admit, refusal=proof.refusal),

@@ -2,6 +2,21 @@
 
 It knows no verbs and begins no session. Servers, clients and the bell use it; emitters, recipients and commands have
 it complete their logins.
+
+An address is that of ZeroMQ, such as ``tcp://127.0.0.1:1984``, for a connection without encryption. Or it is
+``xbus://login@host:port?key=...&client_key=FILE``:
+
+- ``login``: whom the caller logs in as, unless the program says it.
+- ``key``: the broker's public key; otherwise the environment variable ``XBUS_SERVER_KEY`` has it.
+- ``client_key``: the caller's key file; otherwise ``XBUS_CLIENT_KEY`` names it.
+- ``password_file``: a file with the password in its first line.
+
+A key is a text of 40 characters, 32 bytes in Z85 (https://rfc.zeromq.org/spec/32). A file has the form of ZeroMQ's
+certificates, so that czmq and pyzmq read it, too (https://rfc.zeromq.org/spec/4). libzmq asks who may connect by ZAP
+1.0 (https://rfc.zeromq.org/spec/27), once for each connection, before the socket hears anything of it. Nobody connects
+where nobody answers.
+
+Other sources: zmq_curve(7), zmq_setsockopt(3).
 """
 
 import logging

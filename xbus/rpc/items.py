@@ -1,7 +1,8 @@
 """Turns values into items, and items into batches, for emitters and workers.
 
-msgpack knows fewer kinds of values than programs have. Some others become texts, and a value without any form is named
-with its place in the item.
+msgpack knows fewer kinds of values than programs have. The bus writes some as text, an author's function others;
+a value without any form is named with its place in the item. The text of a value is always the same, so that an item
+that is sent again has the same bytes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
