@@ -414,7 +414,7 @@ class Turns:
         self._shares: dict[bytes, Share] = {}
         """The connections that have called in this period, or whose calls wait."""
         self._of_before: dict[bytes, Share] = {}
-        """Those that have called in the period before, and not since."""
+        """Connections of the period before that have not called since."""
         self.line: deque[Share] = deque()
         """The connections whose calls wait for their turn; empty while none waits."""
         self._waiting_bytes = 0

@@ -138,7 +138,7 @@ class Incoming:
         self._most_bytes = limits.message_bytes + sum(map(len, route))
         self._most_of_frame = limits.frame_bytes
         self._plain = self._plain_long = _NO_FLAGS
-        """The largest flags of a short frame, and of a long one, that needs no check where all of it has come."""
+        """The largest flags of a short and of a long frame that need no check, where all of it has come."""
         self._data = b""
         self._at = 0
         self._flags = 0
