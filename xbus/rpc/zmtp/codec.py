@@ -138,7 +138,7 @@ class Incoming:
         self._most_bytes = limits.message_bytes + sum(map(len, route))
         self._most_of_frame = limits.frame_bytes
         self._plain = self._plain_long = _NO_FLAGS
-        """The largest flags of a short and of a long frame that need no check, where all of it has come."""
+        """The largest flags of frames that need no check once they have come: of short ones, and of long ones."""
         self._data = b""
         self._at = 0
         self._flags = 0
