@@ -60,8 +60,12 @@ def ends_session(error: BaseException | None) -> bool:
 
 
 def was_refused(error: BaseException | None) -> bool:
-    """Check whether a server that goes on refused a statement, and so has rolled its transaction back."""
-    return getattr(error, "pgcode", None) is not None and not ends_session(error)
+    """Check whether a server that goes on refused a statement, and so has rolled its transaction back.
+
+    One that panics for want of disk may have written the record of the COMMIT, and find it when it recovers.
+    """
+    is_error = isinstance(error, psycopg2.Error) and error.diag.severity_nonlocalized == "ERROR"
+    return is_error and not ends_session(error)
 
 
 class PostgresCursor(extensions.cursor):
