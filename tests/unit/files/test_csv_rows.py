@@ -1,7 +1,9 @@
 """Rows of CSV are those of the library's reader, where that loses nothing."""
 
 import csv
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 
 import pytest
 from hypothesis import given
@@ -73,3 +75,44 @@ def test_every_line_is_in_a_row(text: str) -> None:
     reader.columns = 2
     lines = [line for row in rows_of(text, reader) for line in row.lines]
     assert lines == lines_of(text)
+
+
+def calls_of(read: Callable[[], object]) -> int:
+    """The functions that are called while something is read."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        read()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("line", "escape"), [('x","\n', ""), ('",x","\n', ""), ("x\\\n", "\\"), ("1,C:\\temp\\\n", "\\")]
+)
+def test_the_work_of_reading_lines_anew_grows_with_the_lines_alone(line: str, escape: str) -> None:
+    reader = RowReader(",", escape, is_strict=not escape)
+    reader.columns = 2
+    rows: list[Row] = []
+    calls = calls_of(lambda: rows.extend(rows_of(line * 400, reader)))
+    assert len(rows) == 400
+    assert calls < 400 * 100
+
+
+def test_rows_behind_a_bad_one_are_read_when_they_are_asked_for() -> None:
+    reader = RowReader(",")
+    reader.columns = 2
+    lines = lines_of('1,"x\n' + "2,y\n" * 400 + 'z" \n')
+    rows = [row for line in lines[:-1] for row in reader.take(line)]
+    assert not rows
+    found: list[Row] = []
+    calls = calls_of(lambda: found.append(next(iter(reader.take(lines[-1])))))
+    assert found[0].fault
+    assert found[0].raw() == '1,"x\n'
+    assert calls < 100
