@@ -325,10 +325,11 @@ MOST_NAME_CHARACTERS = 262_144
 
 _QUOTED = re.compile(r'"[^"]*"')
 
-_SEPARATOR_LINE = re.compile(r'[ \t]*"?sep=([^\r\n"])"?(?:(?:\1|[ \t])*|([,;\t|^~])\2*)[\r\n]*', re.IGNORECASE)
+_SEPARATOR_LINE = re.compile(r'[ \t]*"?sep=([^\r\n"])"?(?:(?>\1|[ \t])*+|([,;\t|^~])\2*)[\r\n]*', re.IGNORECASE)
 """The line by which a spreadsheet says its delimiter, before the names. Some fill it up to the width of the rows.
 
 A spreadsheet that took the line for a row fills it up with its own delimiter, and separates all rows by that one.
+A blank or a tab may be both the delimiter and a filler: nothing of them is tried in two ways.
 """
 
 
