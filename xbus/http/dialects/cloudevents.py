@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import Headers as RequestHeaders
 from starlette.requests import Request
@@ -45,6 +45,8 @@ OWN = ("specversion", "type", "partitionkey")
 """Attributes that are no headers: they are the event type, and the partition key."""
 
 _ATTRIBUTE = re.compile(r"[a-z0-9]{1,64}")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
 _JSON = re.compile(r"application/json|text/json|.+\+json")
 
 
@@ -162,9 +164,13 @@ async def _binary(request: Request, content_type: str, body: Body) -> CloudEvent
 
 
 def _text(name: str, headers: RequestHeaders) -> str:
+    """Read the value of an attribute by the HTTP protocol binding, 3.1.3.2: quotes first, then bytes as %XX."""
+    value = one_value(headers, name)
+    if quoted := _QUOTED.fullmatch(value):
+        value = _ESCAPED.sub(r"\1", quoted[1])
     try:
-        # Two ids that are no UTF-8 would become one.
-        return unquote(one_value(headers, name), errors="strict")
+        # Two ids that are no UTF-8 would become one. Older clients write UTF-8 as it is.
+        return unquote_to_bytes(value.encode("latin-1")).decode()
     except UnicodeDecodeError:
         raise _bad(f"the header {name:.80} is no UTF-8", "write its characters in UTF-8, each byte as %XX") from None
 
