@@ -227,10 +227,10 @@ class TextReader:
         return self._text.decoder.encoding
 
     def remark(self, sentence: str) -> str:
-        return remark(sentence)
+        return encodable(remark(sentence), self.encoding, "backslashreplace")
 
     def head(self, sentence: str) -> str:
-        return "".join([remark(sentence), *self._head])
+        return "".join([self.remark(sentence), *self._head])
 
     def tail(self) -> str:
         return ""
@@ -239,6 +239,17 @@ class TextReader:
 def remark(sentence: str) -> str:
     """Write a sentence as a line that ``Text`` leaves out."""
     return f"{MARK}{' '.join(sentence.split())}\n"
+
+
+def encodable(text: str, encoding: str, instead: str) -> str:
+    """Write the characters that an encoding lacks in another way: names of files may have them, for example.
+
+    Args:
+        text: to be encoded.
+        encoding: a name that Python knows.
+        instead: the error handler that writes them.
+    """
+    return text.encode(encoding, instead).decode(encoding)
 
 
 CSV, TSV, JSON_LINES = "csv", "tsv", "jsonl"

@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, TreeBuilder
 from xml.parsers import expat
 
 from xbus.admin.files.descriptor import ANY_NAMESPACE, Misfit, XmlLayout, is_called, item_of_element
+from xbus.admin.files.text import encodable
 from xbus.errors import Refused
 from xbus.files.text_lines import (
     DEFAULT_ENCODING,
@@ -120,7 +121,7 @@ class XmlReader:
         chunk = self._file.read(CHUNK_BYTES)
         decoder = self._decoder or _decoder_of(chunk)
         parser = safe_parser(None if decoder is None else "utf-8")
-        records = _Records(self._layout, parser, self._largest_record, self._seen)
+        records = _Records(self._layout, parser, self._largest_record, self._seen, self.encoding)
         size = 0
         try:
             while chunk:
@@ -138,7 +139,8 @@ class XmlReader:
             raise Unreadable(1, f"its encoding can't be read ({error})") from error
 
     def remark(self, sentence: str) -> str:
-        return f"<!-- {sentence.replace('--', '- -')} -->\n"
+        told = re.sub("-(?=-)", "- ", sentence)
+        return encodable(f"<!-- {told} -->\n", self.encoding, "xmlcharrefreplace")
 
     def head(self, sentence: str) -> str:
         return f'<?xml version="1.0" encoding="{self.encoding}"?>\n{self._frame[0]}\n{self.remark(sentence)}'
@@ -165,8 +167,11 @@ class _Records:
     A record belongs to the zone from where an element of the zone begins to where one of them ends.
     """
 
-    def __init__(self, layout: XmlLayout, parser: expat.XMLParserType, largest: int, seen: dict[str, str]) -> None:
+    def __init__(
+        self, layout: XmlLayout, parser: expat.XMLParserType, largest: int, seen: dict[str, str], encoding: str
+    ) -> None:
         self._layout = layout
+        self._encoding = encoding
         self._seen = seen
         self._largest = largest
         self._parser = parser
@@ -233,7 +238,7 @@ class _Records:
             self._builder.data(text)
 
     def _entry(self, line: int, record: Element) -> Entry:
-        raw = partial(_written, record)
+        raw = partial(_written, record, self._encoding)
         try:
             return Entry(line, raw, item_of_element(self._layout.fields, record))
         except Misfit as misfit:
@@ -261,5 +266,6 @@ def _in_utf_8(decoder: TextDecoder, data: bytes, parser: expat.XMLParserType) ->
     return text.encode()
 
 
-def _written(record: Element) -> str:
-    return ElementTree.tostring(record, encoding="unicode").rstrip() + "\n"
+def _written(record: Element, encoding: str) -> str:
+    text = ElementTree.tostring(record, encoding="unicode").rstrip() + "\n"
+    return encodable(text, encoding, "xmlcharrefreplace")
