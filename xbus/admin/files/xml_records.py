@@ -5,6 +5,7 @@ The parser of XML from elsewhere declares nothing, loads nothing and expands not
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, NoReturn
 from xml.etree import ElementTree
@@ -82,8 +83,24 @@ _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([\w.-]{1,
 
 _OF_THE_PARSER = ("utf-8", "utf-16", "iso-8859-1", "us-ascii")
 
-LARGEST_RECORD = 67_108_864
-"""Bytes; above all that the bus takes for one item."""
+
+@dataclass(frozen=True, slots=True)
+class XmlBounds:
+    """The most that is kept of a file.
+
+    Args:
+        record_bytes: of a record. The default is above all that the bus takes for one item.
+        record_parts: elements and attributes of a record. Each takes about 100 bytes of memory beside its text.
+        markup_bytes: of a tag or a comment. The parser reads an incomplete one anew with each chunk: more let a file
+            take hours.
+    """
+
+    record_bytes: int = 67_108_864
+    record_parts: int = 500_000
+    markup_bytes: int = 16_777_216
+
+
+BOUNDS = XmlBounds()
 
 
 class XmlReader:
@@ -93,7 +110,7 @@ class XmlReader:
         layout: what the file looks like.
         file: where the bytes come from.
         encoding: what to read it by instead of what it declares; None for that. A byte order mark goes before both.
-        largest_record: bytes of the largest record that is kept.
+        bounds: the most that is kept of the file.
         tell: takes the encoding that a mark shows, where another one is named.
 
     Raises:
@@ -105,12 +122,12 @@ class XmlReader:
         layout: XmlLayout,
         file: BinaryIO,
         encoding: str | None = None,
-        largest_record: int = LARGEST_RECORD,
+        bounds: XmlBounds = BOUNDS,
         tell: Callable[[str], object] = say_nothing,
     ) -> None:
         self.encoding = encoding or DEFAULT_ENCODING
         self._file = file
-        self._largest_record = largest_record
+        self._bounds = bounds
         self._layout = layout
         self._tell = tell
         self._decoder = TextDecoder(encoding, tell) if encoding else None
@@ -121,7 +138,7 @@ class XmlReader:
         chunk = self._file.read(CHUNK_BYTES)
         decoder = self._decoder or _decoder_of(chunk)
         parser = safe_parser(None if decoder is None else "utf-8")
-        records = _Records(self._layout, parser, self._largest_record, self._seen, self.encoding)
+        records = _Records(self._layout, parser, self._bounds, self._seen, self.encoding)
         size = 0
         try:
             while chunk:
@@ -168,12 +185,12 @@ class _Records:
     """
 
     def __init__(
-        self, layout: XmlLayout, parser: expat.XMLParserType, largest: int, seen: dict[str, str], encoding: str
+        self, layout: XmlLayout, parser: expat.XMLParserType, bounds: XmlBounds, seen: dict[str, str], encoding: str
     ) -> None:
         self._layout = layout
         self._encoding = encoding
         self._seen = seen
-        self._largest = largest
+        self._bounds = bounds
         self._parser = parser
         self._in_zone = False
         self._builder = TreeBuilder()
@@ -184,6 +201,8 @@ class _Records:
         self._entries: list[Entry] = []
         self._offset = 0
         """The place where the outermost open record begins, in bytes."""
+        self._parts = 0
+        """Elements and attributes of the outermost open record."""
         parser.StartElementHandler = self._begin
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
@@ -197,10 +216,18 @@ class _Records:
         """Go on after ``read`` bytes of the file.
 
         Raises:
-            Unreadable: the open record has grown too large to be kept.
+            Unreadable: the open record, or the incomplete markup behind it, has grown too large to be kept.
         """
-        if self._lines and read - self._offset > self._largest:
-            raise Unreadable(self._lines[0], f"the record is larger than {self._largest:,} bytes")
+        bounds = self._bounds
+        if self._lines and read - self._offset > bounds.record_bytes:
+            raise Unreadable(self._lines[0], f"the record is larger than {bounds.record_bytes:,} bytes")
+        if self._lines and self._parts > bounds.record_parts:
+            raise Unreadable(
+                self._lines[0], f"the record has more than {bounds.record_parts:,} elements and attributes"
+            )
+        if read - self._parser.CurrentByteIndex > bounds.markup_bytes:
+            line = self._parser.CurrentLineNumber
+            raise Unreadable(line, f"a tag or a comment is larger than {bounds.markup_bytes:,} bytes")
 
     def _begin(self, name: str, attributes: list[str]) -> None:
         tag = qualified(name)
@@ -212,8 +239,10 @@ class _Records:
             if not self._lines:
                 self._builder = TreeBuilder()
                 self._offset = self._parser.CurrentByteIndex
+                self._parts = 0
             self._lines.append(self._parser.CurrentLineNumber)
         if self._lines:
+            self._parts += 1 + len(attributes) // 2
             self._builder.start(tag, paired(attributes))
 
     def _end(self, name: str) -> None:
