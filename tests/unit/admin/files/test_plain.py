@@ -58,6 +58,14 @@ def test_an_encoding_that_is_none_is_refused(tmp_path: Path, encoding: str) -> N
     assert refused.value.code == "unknown_encoding"
 
 
+def test_names_of_encodings_that_are_none_fill_no_memory(tmp_path: Path) -> None:
+    kept = len("".join(vars(encodings)["_cache"]))
+    for number in range(100):
+        with pytest.raises(XbusError, match="there is no encoding"):
+            ItemFile(written(tmp_path / "a.csv", "id\n"), encoding=f"{number}" + "x" * 60_000)
+    assert len("".join(vars(encodings)["_cache"])) == kept
+
+
 @pytest.mark.parametrize("encoding", sorted(module.name for module in iter_modules(encodings.__path__)))
 def test_each_encoding_of_the_library_reads_any_bytes_or_is_refused(tmp_path: Path, encoding: str) -> None:
     path = written(tmp_path / "a.jsonl", b'"1"\n"\xff\xfe\\u0041"\n')
