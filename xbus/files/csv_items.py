@@ -350,11 +350,14 @@ def named_delimiter(name: str) -> str:
     """Read a delimiter as people name it: a character, or ``tab`` or ``\\t`` for one that is hard to type.
 
     Raises:
-        ValueError: it is no single character, or one that ends a row or quotes a field.
+        ValueError: it is no single character, or a letter, a digit, or one that ends a row or quotes a field.
     """
     delimiter = "\t" if name.lower() in ("tab", "\\t") else name
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise ValueError(f"the delimiter {delimiter!r:.40} is no single character")
+    if delimiter.isascii() and delimiter.isalnum():
+        # A quoted parameter of HTTP makes t of a backslash and t.
+        raise ValueError(f"the delimiter {delimiter!r} is a letter or a digit, and would cut words")
     return delimiter
 
 
