@@ -9,7 +9,7 @@ import time
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,7 +35,8 @@ from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
 from xbus.emitter import Emitter
 from xbus.http.callbacks.service import GatewayBack
-from xbus.http.front import connected
+from xbus.http.front import SIGNS
+from xbus.rpc.client import open_client
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ENVELOPES = 60
@@ -244,8 +245,8 @@ def test_a_revoked_callback_token_is_refused_and_nobody_is_called(sqlite_url: st
 async def test_a_gateway_hears_of_a_subscription_at_once(sqlite_url: str, start_daemon: StartDaemon) -> None:
     token = configure(sqlite_url, free_port())
     daemon = start_daemon(sqlite_url)
-    async with connected(daemon.back, SystemClock()) as connection:
-        back = GatewayBack(connection, token)
+    with ExitStack() as exit_stack:
+        back = GatewayBack(open_client(exit_stack, daemon.back, SystemClock(), SIGNS), token)
         first = await back.subscriptions(-1, MOST_WAIT_SECONDS)
         assert [each["name"] for each in first["subscriptions"]] == ["shop"]
         async with asyncio.timeout(MOST_WAIT_SECONDS / 2), asyncio.TaskGroup() as tasks:

@@ -152,6 +152,24 @@ def test_one_whose_last_statements_break_a_rule_is_refused_as_a_whole(
     assert (taken(), position(connection)) == ([1], 1)
 
 
+def test_one_whose_last_values_the_driver_cannot_write_is_rolled_back(of_postgres: Session) -> None:
+    connection, driver = of_postgres
+    with connection.begin():
+        connection.execute(sa.text("CREATE TABLE texts (text text)"))
+    driver.set_client_encoding("LATIN1")
+    transaction = DriverTransaction(connection, driver)
+    moved(driver)
+    driver.end_with("INSERT INTO texts VALUES (%s)", ["日本"], refuse)
+    with pytest.raises(ValueError, match="codec can't encode"):
+        transaction.commit()
+    transaction.rollback()
+    assert driver.info.transaction_status == extensions.TRANSACTION_STATUS_IDLE
+    transaction = DriverTransaction(connection, driver)
+    assert moved(driver) == 1
+    transaction.commit()
+    assert position(connection) == 1
+
+
 def test_a_guard_speaks_before_the_last_statements(of_postgres: Session, taken: Callable[[], list[int]]) -> None:
     connection, driver = of_postgres
     transaction = DriverTransaction(connection, driver)

@@ -35,3 +35,14 @@ async def test_what_is_sealed_is_told_though_the_next_can_not_be_emitted(journal
 
         node._seal_all = seal_and_remove_the_type  # type: ignore[method-assign]
         assert await node.call("xbus.commit_envelopes", [entry(10)[0]], [entry(20)]) == [[True], []]
+
+
+async def test_the_last_answer_comes_before_the_node_owes_nothing(journal: Journal, scribe: Scribe) -> None:
+    role = next(iter(scribe.catalog.roles.values()))
+    answers: list[object] = []
+    async with asyncio.TaskGroup() as tasks:
+        node = EmittingConsumer(role, journal, StandingClock(), tasks, lambda: scribe.catalog, 0.01, lambda: True)
+        node.ask("ping", ("here",), lambda answer, error: answers.append(answer))
+        assert node.owed == 1
+        await node.settled()
+        assert (node.owed, answers) == (0, ["here"])

@@ -25,6 +25,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.errors import Fenced, JournalUnavailable, TakenOver, WentBack
 from xbus.rpc.bell import Bell
+from xbus.states import EnvelopeState
 
 QUICK, NEVER = 0.01, 3600.0
 
@@ -250,6 +251,22 @@ async def test_the_first_write_of_a_connection_compares_the_end_of_the_log(share
             await journal.ended()
 
 
+async def test_a_commit_that_was_looked_for_does_not_spare_its_new_connection_the_comparison(shared_url: str) -> None:
+    """1. A back commits, and gets no answer. 2. A standby is promoted that has its commit, and lacks an envelope that
+    it has read."""
+    engine = create_engine(shared_url)
+    async with Journal(engine, "back", look_seconds=NEVER) as journal:
+        scribe = await Scribe.of(journal)
+        await scribe.put([b"x"])
+        journal.saw(SeenEnd(2, uuid4()))
+        with Faults(engine).after_commit():
+            await scribe.start_envelope()[1]
+        with pytest.raises((JournalUnavailable, Fenced)):
+            await scribe.start_envelope()[1]
+        with pytest.raises(WentBack):
+            await journal.ended()
+
+
 # -- what became of a COMMIT -------------------------------------------------------------------------------------------
 
 
@@ -282,6 +299,43 @@ async def test_an_errand_waits_until_the_fate_of_a_group_is_known(engine: sa.Eng
         with pytest.raises(JournalUnavailable):
             await started
         assert await journal.read(read_envelope, envelope_id) is None
+
+
+async def test_no_envelope_is_sealed_without_items_that_were_refused_while_a_fate_was_unknown(
+    engine: sa.Engine,
+) -> None:
+    """1. The fate of a group is unknown. 2. Items are refused. 3. Their seal, which was sent behind them, finds the
+    database back."""
+    async with Journal(engine, "broker", ask_again_seconds=NEVER) as journal:
+        scribe = await Scribe.of(journal)
+        envelope_id, started = scribe.start_envelope()
+        event_id, event_started = scribe.start_event(envelope_id)
+        await asyncio.gather(started, event_started)
+        committer = journal._writer._committer
+        asked, has_asked = committer._was_committed, threading.Event()
+
+        def unknown(number: int) -> None:
+            has_asked.set()
+
+        with Faults(engine).before_commit():
+            committer._was_committed = unknown  # type: ignore[method-assign]
+            _, undecided = scribe.start_envelope()
+            await asyncio.to_thread(has_asked.wait)
+            with pytest.raises(JournalUnavailable):
+                await journal.run(leave_mark)
+        has_asked.clear()
+        appended = scribe.append(envelope_id, event_id, 0, [b"x"])
+        await asyncio.sleep(0)  # the writer hands over when a turn of the loop is done
+        # The loop stands still meanwhile, so it can't be told of the refusal before it makes these calls.
+        has_asked.wait()
+        committer._was_committed = asked  # type: ignore[method-assign]
+        ended = scribe.end_event(envelope_id, event_id, 1)
+        seal = scribe.journal.write(scribe.seal_of_one_append(envelope_id, event_id, b"x"))
+        outcomes = await asyncio.gather(undecided, appended, ended, seal, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [JournalUnavailable] * 4
+        stored = await journal.read(read_envelope, envelope_id)
+        assert stored is not None
+        assert stored.state is EnvelopeState.OPEN
 
 
 async def test_a_commit_is_not_confirmed_by_the_writes_of_another_broker(store_url: str) -> None:

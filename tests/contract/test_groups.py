@@ -13,8 +13,9 @@ import sqlalchemy as sa
 
 from tests.contract.test_put import AWKWARD, rows_of
 from tests.support.faults import Faults, commits_of
-from tests.support.journal import NOW, Scribe
+from tests.support.journal import NOW, Scribe, looking
 from tests.support.postgres import noting_cursor
+from tests.support.waiting import DEADLINE_SECONDS
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head
@@ -74,6 +75,26 @@ async def test_it_is_kept_as_if_each_came_alone(journal: Journal, scribe: Scribe
         of_group = sealed.receipt(place)
         assert receipt._replace(envelope_id=envelope_id, position=of_group.position) == of_group
         assert await journal.read(rows_of, envelope_id) == await journal.read(rows_of, receipt.envelope_id)
+
+
+FULL_DISK = """
+CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN RAISE EXCEPTION 'No space left on device' USING ERRCODE = 'disk_full'; END
+$$;
+CREATE TRIGGER full_disk BEFORE INSERT ON envelope EXECUTE FUNCTION fill();
+CREATE TRIGGER full_disk BEFORE UPDATE ON writer EXECUTE FUNCTION fill();
+"""
+
+
+async def test_one_for_which_postgresql_has_no_room_is_refused_at_once(store_url: str) -> None:
+    """The server has answered, so nobody has to ask what became of the COMMIT."""
+    async with Journal(create_engine(store_url), "broker", ask_again_seconds=3600.0) as journal:
+        scribe = await Scribe.of(journal)
+        with looking(store_url) as connection:
+            connection.execute(sa.text(FULL_DISK))
+        with pytest.raises(JournalUnavailable, match="No space left on device"):
+            group = replace(some_group(scribe, 2, Random(7)), heads=[PLAIN_HEAD] * 2)
+            await asyncio.wait_for(journal.write(group), DEADLINE_SECONDS)
 
 
 async def test_one_without_keys_takes_two_messages_to_postgresql(store_url: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.clock import StandingClock
+from tests.support.faults import Faults
 from tests.support.journal import Scribe, change_segments
 from tests.support.waiting import answered, eventually
 from xbus import model
@@ -29,7 +30,7 @@ from xbus.broker.journal.readers.parked import BatchFailure, list_parked_batches
 from xbus.broker.journal.readers.status import list_moves, list_readers
 from xbus.clock import Clock, SystemClock
 from xbus.config import BackSettings
-from xbus.errors import Refused
+from xbus.errors import JournalUnavailable, Refused
 from xbus.rpc.bell import Bell
 from xbus.rpc.messages import ClaimedBatchMap
 from xbus.states import PresenceState
@@ -236,6 +237,19 @@ async def test_a_program_that_was_lost_counts_as_none_when_its_lease_is_over(jou
     (status,) = await journal.read(list_readers)
     assert (status.state, status.programs) == (PresenceState.PRESENT, 1)
     clock.go_on(LEASE + 1)
+    await desk.look()
+    (status,) = await journal.read(list_readers)
+    assert (status.state, status.programs) == (PresenceState.ABSENT, 0)
+
+
+async def test_a_program_that_left_while_the_database_was_away_counts_as_none(
+    engine: sa.Engine, journal: Journal, scribe: Scribe
+) -> None:
+    await journal.run(configure)
+    desk, _, program = await desk_of(journal, StandingClock())
+    await desk.read(program, BatchCall(0.0, 1, None, None), lambda: False)
+    with Faults(engine).before_commit(), pytest.raises(JournalUnavailable):
+        await desk.leave(program)
     await desk.look()
     (status,) = await journal.read(list_readers)
     assert (status.state, status.programs) == (PresenceState.ABSENT, 0)

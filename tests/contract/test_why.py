@@ -26,7 +26,7 @@ from xbus.broker.journal.operations.bots import find_bot
 from xbus.broker.journal.operations.envelopes.details import MOST_EVENTS
 from xbus.broker.journal.writes import Cancel, DeliveryMove, DeliveryRow, IsolatedItem, ProgressUpdate
 from xbus.ids import keyed_envelope_id
-from xbus.rpc.messages.insight import RefusedCall
+from xbus.rpc.messages import RefusedCall
 from xbus.states import DeliveryState
 
 REACHED: set[Code] = set()

@@ -24,6 +24,7 @@ from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.errors import ConfigurationError, JournalError, JournalUnavailable, Refused, TakenOver
+from xbus.states import EnvelopeState
 
 
 def _noted(carried_out: list[int], row: int) -> Callable[[sa.Connection], int]:
@@ -169,6 +170,33 @@ async def test_calls_made_before_a_failure_was_told_are_refused(
     assert all(isinstance(outcome, JournalUnavailable) for outcome in outcomes)
     for envelope_id in (first_id, *(envelope_id for envelope_id, _ in later)):
         assert await journal.read(read_envelope, envelope_id) is None
+
+
+async def test_no_envelope_is_sealed_without_items_that_were_refused_behind_a_failure(
+    journal: Journal, scribe: Scribe, faults: Faults
+) -> None:
+    """1. A group fails. 2. Items are sent. 3. The failure is told. 4. Their seal is sent. 5. The items are refused."""
+    envelope_id, started = scribe.start_envelope()
+    event_id, event_started = scribe.start_event(envelope_id)
+    await asyncio.gather(started, event_started)
+    with faults.before_commit() as happened:
+        _, failing = scribe.start_envelope()
+        await asyncio.sleep(0)  # the writer hands over when a turn of the loop is done
+        # The loop stands still meanwhile, so it can't be told of the failure before it sends the items.
+        assert happened.wait(DEADLINE_SECONDS)
+    release = _hold(journal)
+    appended = scribe.append(envelope_id, event_id, 0, [b"x"])
+    with pytest.raises(JournalUnavailable):
+        await failing
+    await asyncio.sleep(0)  # calls of the next turn of the loop know of the failure
+    ended = scribe.end_event(envelope_id, event_id, 1)
+    seal = journal.write(scribe.seal_of_one_append(envelope_id, event_id, b"x"))
+    release.set()
+    outcomes = await asyncio.gather(appended, ended, seal, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [JournalUnavailable] * 3
+    stored = await journal.read(read_envelope, envelope_id)
+    assert stored is not None
+    assert stored.state is EnvelopeState.OPEN
 
 
 async def test_calls_made_after_a_failure_was_told_go_on(scribe: Scribe, faults: Faults) -> None:

@@ -18,7 +18,7 @@ from tests.support.serving import serving
 from tests.support.showing import become
 from tests.support.waiting import eventually
 from xbus.recipient import Envelope
-from xbus.recipient.bulk.jobs import RENEWALS
+from xbus.recipient.bulk import RENEWALS
 
 EDITED = """
 [[event_type]]

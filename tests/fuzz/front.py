@@ -45,10 +45,10 @@ from xbus.clock import Clock, SystemClock
 from xbus.errors import ProtocolError, Refused
 from xbus.ids import Ids
 from xbus.passwords import Passwords
+from xbus.rpc.answering import Answering, Call
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import Value, pack
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.exchange.answering import Answering, Call
 from xbus.rpc.frames import Reply, decode_reply, encode_request
 from xbus.supervision.health import Health
 from xbus.testing.images import make_image, opened

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from xbus.clock import Clock
 from xbus.recipient.base import Consumer, Recipient, Worker
-from xbus.recipient.bulk import BulkWorker
-from xbus.recipient.bulk.jobs import BulkJobs, Call
+from xbus.recipient.bulk import BulkJobs, BulkWorker
 from xbus.recipient.calls import AuthorThread, Calls
 from xbus.recipient.envelope import Batch, Envelope, Event
 from xbus.recipient.refusal import Refusal
+from xbus.recipient.ways import CallBack
 from xbus.rpc.deferred import Promise
 from xbus.testing.endpoint import RecipientEndpoint, VirtualRecipient
 from xbus.testing.network import STOPPED_SECONDS
@@ -169,7 +169,7 @@ class SimulatedRecipient(VirtualRecipient):
         author: Callable[[Mood], Recipient],
         choices: random.Random,
         clock: Clock,
-        call: Call,
+        call: CallBack,
         name: str,
         *,
         listens: bool,

@@ -12,8 +12,7 @@ from xbus import model
 from xbus.admin.why.findings import Code, Finding
 from xbus.admin.why.inquiry import Inquiry
 from xbus.broker.journal.operations.why.envelopes import AskedPart
-from xbus.rpc.messages import HealthReport
-from xbus.rpc.messages.insight import Insight, RefusedCall, SlowedEmitter
+from xbus.rpc.messages import HealthReport, Insight, RefusedCall, SlowedEmitter
 from xbus.states import ConsumerState
 
 if TYPE_CHECKING:

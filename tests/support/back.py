@@ -28,7 +28,7 @@ from xbus.errors import JournalUnavailable, Refused
 from xbus.headers import NO_TAGS
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items
-from xbus.rpc.exchange import Callee
+from xbus.rpc.owed_calls import Callee
 from xbus.supervision.health import Health
 
 ONCE = RetryPolicy(attempts=1)

@@ -32,7 +32,9 @@ from xbus.broker.journal.log.repeats import read_past
 from xbus.broker.journal.writes import (
     Append,
     EndEvent,
+    GroupType,
     ProgressUpdate,
+    PutGroup,
     Repeat,
     RepeatedEvent,
     Seal,
@@ -40,7 +42,7 @@ from xbus.broker.journal.writes import (
     StartEnvelope,
     StartEvent,
 )
-from xbus.envelope import EnvelopeHead
+from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.headers import NO_TAGS, EventTags
 from xbus.rpc.codec import pack_items
 from xbus.testing.images import make_image, opened
@@ -167,6 +169,14 @@ class Scribe:
         self, envelope_id: uuid.UUID, events: int, items: int, headers: bytes | None = None
     ) -> "asyncio.Future[SealReceipt]":
         return self.journal.write(Seal(envelope_id, events, items, NOW, headers=headers))
+
+    def seal_of_one_append(self, envelope_id: uuid.UUID, event_id: uuid.UUID, item: bytes) -> Seal:
+        """The seal of an envelope that the front has in memory, as its one item came by one append."""
+        kind, data = self.catalog.event_types["notes"], pack_items([item])
+        of_type = GroupType(kind.id, kind.name, kind.hashed_name, kind.graph_id, False)
+        columns = ((envelope_id.bytes,), (event_id.bytes,), (of_type,), (1,), (data,), (PLAIN_HEAD,), (NO_TAGS,))
+        content = PutGroup((self.emitter_id(),), NOW, *columns, len(data))
+        return Seal(envelope_id, 1, 1, NOW, content=content, is_one_append=True)
 
     async def put(
         self,

@@ -11,8 +11,8 @@ from xbus.broker.back.recipients import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import ConnectionLost, Failed, Refused, TimedOut
-from xbus.rpc.exchange import AnswerTaker, OverdueCall, pass_on
 from xbus.rpc.frames import UNKNOWN_METHOD
+from xbus.rpc.owed_calls import AnswerTaker, OverdueCall, pass_on
 
 TIMEOUTS = CallTimeouts(1.0, 2.0, 3.0, 4.0, 5.0)
 

@@ -9,7 +9,7 @@ from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
 from tests.support.ways import WAY
 from xbus.recipient import Recipient, serve
-from xbus.recipient.bulk.jobs import JobWaits
+from xbus.recipient.bulk import JobWaits
 from xbus.recipient.service import ServiceWaits
 
 END_SECONDS = 90.0

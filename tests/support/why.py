@@ -21,8 +21,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.operations.why.envelopes import AskedPart
 from xbus.broker.journal.writes import DeliveryMove, DeliveryRow, Failure, ProgressUpdate, SealReceipt
-from xbus.rpc.messages import HealthProblem, HealthReport
-from xbus.rpc.messages.insight import Insight, RefusedCall, RoleInsight, SlowedEmitter
+from xbus.rpc.messages import HealthProblem, HealthReport, Insight, RefusedCall, RoleInsight, SlowedEmitter
 from xbus.states import DeliveryState
 
 T = TypeVar("T")

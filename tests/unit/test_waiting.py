@@ -17,9 +17,9 @@ PAUSED = Failed('the event type "invoice" is paused by bob: moving house', "resu
 
 WAITS_IN_SILENCE = {
     "xbus/broker/cli.py": "logs each try",
-    "xbus/recipient/starting.py": "logs each try",
+    "xbus/recipient/running.py": "logs each try",
     "xbus/recipient/registration.py": "logs each try",
-    "xbus/recipient/bulk/jobs.py": "reports the progress of a job, which nobody waits for",
+    "xbus/recipient/bulk.py": "reports the progress of a job, which nobody waits for",
     "xbus/supervision/alerts.py": "logs each alert that was not sent",
     "xbus/bots/runner.py": "logs each try",
     "xbus/emitter/patience.py": "is the patience of emitters",

@@ -6,8 +6,7 @@ until it need never be repeated.
 """
 
 from xbus.emitter.asynchronous import AsyncEmitter
-from xbus.emitter.envelope import AsyncEnvelope
-from xbus.emitter.event import AsyncEvent
+from xbus.emitter.envelope import AsyncEnvelope, AsyncEvent
 from xbus.emitter.options import Options
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.synchronous import Emitter, Envelope, Event

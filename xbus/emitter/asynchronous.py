@@ -13,33 +13,30 @@ from typing import Unpack
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import NO_OPTIONS, AsyncEnvelope, envelope_options, put_at_once
-from xbus.emitter.event import EventStart
+from xbus.emitter.envelope import NO_OPTIONS, AsyncEnvelope, EventStart, envelope_options, put_at_once
 from xbus.emitter.forks import begun_before, leave_to_parent, tell_of_forks
 from xbus.emitter.options import PROBE_SECONDS, OptionKeywords, Options
 from xbus.emitter.outbox import Outbox, locked
 from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
 from xbus.emitter.outbox.sending import OutboxSender
 from xbus.emitter.patience import EmitterPatience, within
-from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.puts import MOST_BYTES, GoesAlone, NewPut
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
+from xbus.emitter.stream import RepeatableCall
 from xbus.errors import Refused
 from xbus.headers import NO_TAGS, EventTags, Headers, event_tags
 from xbus.ids import Ids
-from xbus.rpc.client import Client
+from xbus.rpc.client import open_client
 from xbus.rpc.codec import Key, Value
-from xbus.rpc.context import new_context
 from xbus.rpc.curve import complete_login
-from xbus.rpc.items import ITEM_HEADER_BYTES, check_several, item_packer
+from xbus.rpc.items import ITEM_HEADER_BYTES, PackHook, check_several, hook_for, item_packer
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import AnswerReader, bad_answer
-from xbus.rpc.values import PackHook, hook_for
 
-HEARTBEAT_SECONDS = 4.0
-"""Seconds between the signs of life that the front gives beneath the calls.
+SIGNS = LifeSigns(heartbeat_seconds=4.0)
+"""The front gives signs of life beneath the calls.
 
 They reveal a vanished machine after 12 s. A front whose journal is away answers after 15 s (``[journal]
 answer_timeout``): an emitter knows by then that the machine is there.
@@ -111,10 +108,13 @@ class AsyncEmitter:
             self._exit = exit_stack.pop_all()
 
     async def _log_in(self, exit_stack: AsyncExitStack) -> CallTransport:
-        session = Session(self._connect(exit_stack), self._login, self._password, self._options, self._patience())
+        client = open_client(exit_stack, self._url, self._clock, SIGNS)
+        patience = EmitterPatience(self._options.retry_seconds, self._clock)
+        session = Session(client, self._login, self._password, self._options, patience)
         await session.open()
         exit_stack.push_async_callback(session.close)
-        exit_stack.callback(self._keep_alive(session).cancel)
+        keeping = asyncio.create_task(session.keep_alive(), name="xbus emitter keeps its session alive")
+        exit_stack.callback(keeping.cancel)
         return session
 
     async def _queue(self, exit_stack: AsyncExitStack, path: Path) -> CallTransport:
@@ -286,21 +286,6 @@ class AsyncEmitter:
         async with sending as envelope, envelope.begin(start._replace(estimate=len(items))) as event:
             await event.send_all(items)
         return envelope.receipt
-
-    def _connect(self, exit_stack: AsyncExitStack) -> Client:
-        context = new_context()
-        exit_stack.callback(context.destroy)
-        signs = LifeSigns(heartbeat_seconds=HEARTBEAT_SECONDS)
-        client = Client(context, name=self._url, clock=self._clock, life_signs=signs)
-        exit_stack.callback(client.close)
-        client.connect(self._url)
-        return client
-
-    def _keep_alive(self, session: Session) -> asyncio.Task[None]:
-        return asyncio.create_task(session.keep_alive(), name="xbus emitter keeps its session alive")
-
-    def _patience(self) -> EmitterPatience:
-        return EmitterPatience(self._options.retry_seconds, self._clock)
 
     async def _open_context(self, forks: int | None = None) -> EmitterContext:
         """Give the context of this process; open it if the process was forked since its last use.

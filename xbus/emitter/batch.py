@@ -6,8 +6,7 @@ from typing import Protocol, TypeVar
 
 from xbus.errors import CallError, Refused
 from xbus.rpc.codec import exact_packer
-from xbus.rpc.items import cut, item_bytes
-from xbus.rpc.values import PackHook, as_text
+from xbus.rpc.items import PackHook, as_text, cut, item_bytes
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -9,7 +9,7 @@ from xbus.emitter.puts import Puts, not_open
 from xbus.emitter.session import CallTransport, SendWindow
 from xbus.emitter.stream import Stream
 from xbus.ids import Ids
-from xbus.rpc.values import PackHook, as_text
+from xbus.rpc.items import PackHook, as_text
 
 
 class EmitterContext:

@@ -8,7 +8,7 @@ from xbus.clock import SystemClock
 from xbus.emitter.asynchronous import AsyncEmitter
 from xbus.emitter.options import Options
 from xbus.emitter.outbox.box import Outbox
-from xbus.emitter.outbox.lock import locked
+from xbus.emitter.outbox.file import locked
 from xbus.emitter.outbox.queueing import OutboxThread
 from xbus.emitter.outbox.sending import OutboxSender
 

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from xbus.clock import Clock
 from xbus.emitter.options import Options
-from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, SendWindow
-from xbus.emitter.stream import Stream
+from xbus.emitter.stream import RepeatableCall, Stream
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Refused
 from xbus.headers import NO_TAGS, EventTags

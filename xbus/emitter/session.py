@@ -14,9 +14,9 @@ from xbus.errors import CallError, Refused
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
-from xbus.rpc.exchange import AnswerTaker
 from xbus.rpc.items import ITEM_HEADER_BYTES
 from xbus.rpc.messages import FrontLimitsMap, FrontLogin
+from xbus.rpc.owed_calls import AnswerTaker
 from xbus.rpc.shapes import AnswerReader
 
 logger = logging.getLogger(__name__)
@@ -139,8 +139,36 @@ class SendWindow:
             await self._has_room.wait()
 
 
-class Session:
-    """Puts the token into calls.
+class TokenCalls:
+    """Puts a token into calls.
+
+    Args:
+        client: the connection to the front.
+        token: of who calls; empty before there is any.
+
+    Attributes:
+        logins: how often a session was begun for the token.
+        turn: that of the client, at whose end puts are gathered.
+    """
+
+    logins = 1
+
+    def __init__(self, client: Client, token: str) -> None:
+        self._client = client
+        self._token = token
+        self.turn = client.turn
+
+    def call(self, verb: str, *arguments: object, seconds: float) -> asyncio.Future[Value]:
+        """Make a call at once; calls arrive in the order made."""
+        return self._client.call(verb, self._token, *arguments, timeout=seconds)
+
+    def ask(self, verb: str, arguments: tuple[object, ...], taker: AnswerTaker, seconds: float) -> None:
+        """Make a call as ``call`` does; ``taker`` gets the answer in the turn of the loop in which it comes."""
+        self._client.ask(verb, (self._token, *arguments), taker, seconds)
+
+
+class Session(TokenCalls):
+    """Logs in, and does so again where the front has forgotten the session.
 
     Args:
         client: the connection to the front; it reconnects by itself.
@@ -152,30 +180,19 @@ class Session:
     Attributes:
         limits: those in the answer to the last login.
         logins: how often it logged in: each time it is another session to the front.
-        turn: that of the client, at whose end puts are gathered.
     """
 
     limits: FrontLimits
 
     def __init__(self, client: Client, login: str, password: str, options: Options, patience: EmitterPatience) -> None:
-        self._client = client
+        super().__init__(client, "")
         self._login = login
         self._password = password
         self._options = options
         self._patience = patience
-        self._token = ""
         self._restoring = asyncio.Lock()
         self._restored = 0
         self.logins = 0
-        self.turn = client.turn
-
-    def call(self, verb: str, *arguments: object, seconds: float) -> asyncio.Future[Value]:
-        """Make a call at once; calls arrive in the order made."""
-        return self._client.call(verb, self._token, *arguments, timeout=seconds)
-
-    def ask(self, verb: str, arguments: tuple[object, ...], taker: AnswerTaker, seconds: float) -> None:
-        """Make a call as ``call`` does; ``taker`` gets the answer in the turn of the loop in which it comes."""
-        self._client.ask(verb, (self._token, *arguments), taker, seconds)
 
     async def open(self) -> None:
         """Log in, and insist while the front does not answer.

@@ -8,14 +8,13 @@ from typing import Unpack
 from xbus.clock import Clock
 from xbus.emitter.asynchronous import AsyncEmitter
 from xbus.emitter.background import Background, HostedClient
-from xbus.emitter.envelope import AsyncEnvelope
-from xbus.emitter.event import AsyncEvent, event_closed
+from xbus.emitter.envelope import AsyncEnvelope, AsyncEvent, event_closed
 from xbus.emitter.options import OptionKeywords
 from xbus.emitter.receipt import Receipt
 from xbus.headers import Headers
 from xbus.ids import Ids
 from xbus.rpc.codec import Key, Value
-from xbus.rpc.values import PackHook
+from xbus.rpc.items import PackHook
 
 
 class Emitter:

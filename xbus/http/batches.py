@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
@@ -23,13 +23,13 @@ import msgpack  # type: ignore[import-untyped]
 from xbus.clock import Clock
 from xbus.emitter.patience import EmitterPatience, insist
 from xbus.errors import ProtocolError, Refused
-from xbus.http.front import connected
+from xbus.http.front import SIGNS
 from xbus.ids import parse_uuid
 from xbus.json_text import parse_json, without_halves
 from xbus.json_views import has_one_name_twice, json_map
 from xbus.reader import ReadEvent
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
-from xbus.rpc.client import Client
+from xbus.rpc.client import Client, open_client
 from xbus.rpc.codec import Value, pack, unpack
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap
 from xbus.rpc.shapes import AnswerReader
@@ -364,17 +364,17 @@ class BackConnection:
         self._address = address
         self._clock = clock
         self._insist_seconds = insist_seconds
-        self._exit = AsyncExitStack()
+        self._exit = ExitStack()
         self._client: Client
 
     async def __aenter__(self) -> "BackConnection":
-        self._client = await self._exit.enter_async_context(connected(self._address, self._clock, MAX_MESSAGE_BYTES))
+        self._client = open_client(self._exit, self._address, self._clock, SIGNS, MAX_MESSAGE_BYTES)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._exit.aclose()
+        self._exit.close()
 
     async def call(self, verb: str, token: str, *arguments: object, wait: float = 0.0) -> Value:
         """Call a verb.

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from xbus.config import host_and_port
 from xbus.extras import installed_version
-from xbus.rpc.messages.subscriptions import SubscriptionHealthMap
+from xbus.rpc.messages import SubscriptionHealthMap
 
 PREFIX = "routemaster"
 QUEUE = "main"

@@ -3,58 +3,31 @@
 An envelope of one event goes in one call if it is small, else in parts while it comes.
 """
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import ExitStack
 from types import TracebackType
 
 from xbus.clock import Clock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import AsyncEnvelope, put_at_once
-from xbus.emitter.event import AsyncEvent, EventStart
+from xbus.emitter.envelope import AsyncEnvelope, AsyncEvent, EventStart, put_at_once
 from xbus.emitter.options import Options
 from xbus.emitter.patience import EmitterPatience, insist
 from xbus.emitter.puts import GoesAlone
 from xbus.emitter.receipt import Receipt
-from xbus.emitter.session import FrontLimits
+from xbus.emitter.session import FrontLimits, TokenCalls
 from xbus.errors import Refused
 from xbus.ids import Ids
-from xbus.rpc.client import Client
+from xbus.rpc.client import Client, open_client
 from xbus.rpc.codec import Value
-from xbus.rpc.context import new_context
-from xbus.rpc.exchange import AnswerTaker
 from xbus.rpc.items import ITEM_HEADER_BYTES
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.messages import EnvelopeOptionsMap, FrontLimitsMap
 from xbus.rpc.shapes import AnswerReader
 
-HEARTBEAT_SECONDS = 5.0
-"""Seconds between the signs of life that the broker gives beneath the calls. They reveal a vanished machine."""
-
-
-@asynccontextmanager
-async def connected(address: str, clock: Clock, max_message_bytes: int = -1) -> AsyncIterator[Client]:
-    """Connect for as long as the block lasts.
-
-    Args:
-        address: of the front or the back; with keys for an encrypted one.
-        clock: stamps the requests.
-        max_message_bytes: a larger frame ends the connection; -1 for no limit.
-
-    Raises:
-        ConfigurationError: the address makes no sense, or names a key file that can't be used.
-    """
-    with ExitStack() as exit_stack:
-        context = new_context()
-        exit_stack.callback(context.destroy)
-        signs = LifeSigns(heartbeat_seconds=HEARTBEAT_SECONDS)
-        client = Client(context, name=address, clock=clock, max_message_bytes=max_message_bytes, life_signs=signs)
-        exit_stack.callback(client.close)
-        client.connect(address)
-        yield client
-
+SIGNS = LifeSigns(heartbeat_seconds=5.0)
+"""The broker gives signs of life beneath the calls. They reveal a vanished machine."""
 
 HEALTH_SECONDS = 2.0
 """Seconds to wait for the front's answer about its health. More let a proxy wait for a broker that is away."""
@@ -65,7 +38,7 @@ MOST_TOKENS = 1000
 _LIMITS = AnswerReader("xbus.get_limits", FrontLimitsMap)
 
 
-class TokenSession:
+class TokenSession(TokenCalls):
     """Puts an API token into calls; it needs no login.
 
     Args:
@@ -75,22 +48,10 @@ class TokenSession:
         probe_seconds: how long to wait for a sign of life.
     """
 
-    logins = 1
-
     def __init__(self, client: Client, token: str, limits: FrontLimits, probe_seconds: float) -> None:
+        super().__init__(client, token)
         self.limits = limits
-        self.turn = client.turn
-        self._client = client
-        self._token = token
         self._probe_seconds = probe_seconds
-
-    def call(self, verb: str, *arguments: object, seconds: float) -> asyncio.Future[Value]:
-        """Make a call at once; calls arrive in the order made."""
-        return self._client.call(verb, self._token, *arguments, timeout=seconds)
-
-    def ask(self, verb: str, arguments: tuple[object, ...], taker: AnswerTaker, seconds: float) -> None:
-        """Make a call as ``call`` does; ``taker`` gets the answer in the turn of the loop in which it comes."""
-        self._client.ask(verb, (self._token, *arguments), taker, seconds)
 
     async def restore(self) -> None:
         """Return once the front answers and knows the token.
@@ -118,11 +79,11 @@ class FrontConnection:
         self._ids = ids
         self._options = options
         self._lines: OrderedDict[str, EmitterContext] = OrderedDict()
-        self._exit = AsyncExitStack()
+        self._exit = ExitStack()
         self._client: Client
 
     async def __aenter__(self) -> "FrontConnection":
-        self._client = await self._exit.enter_async_context(connected(self._address, self._clock))
+        self._client = open_client(self._exit, self._address, self._clock, SIGNS)
         return self
 
     async def __aexit__(
@@ -131,7 +92,7 @@ class FrontConnection:
         for line in self._lines.values():
             line.close()
         self._lines.clear()
-        await self._exit.aclose()
+        self._exit.close()
 
     async def line(self, token: str) -> EmitterContext:
         """Give what the envelopes of a token share. The front checks the token anew with each of their calls.

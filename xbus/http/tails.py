@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from xbus.errors import Failed, XbusError
 from xbus.http.batches import BackConnection, item_lines, sse_event, sse_mark
+from xbus.http.bodies import HeldRoom
 from xbus.reader.batch import read_event
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import LogAnswer
@@ -390,13 +390,6 @@ PART_BYTES = 16_384
 """Bytes that are given to the connection at once. More wait in memory for a client that reads slowly."""
 
 
-class Closable(Protocol):
-    """Gives back what was taken."""
-
-    def close(self) -> None:
-        """Give it back."""
-
-
 class HeldAnswer(Response):
     """An answer that takes room until it is sent.
 
@@ -407,7 +400,7 @@ class HeldAnswer(Response):
         room: the room that it takes.
     """
 
-    def __init__(self, body: bytes, media_type: str, headers: Mapping[str, str], room: Closable) -> None:
+    def __init__(self, body: bytes, media_type: str, headers: Mapping[str, str], room: HeldRoom) -> None:
         super().__init__(body, headers=headers, media_type=media_type)
         self._room = room
 

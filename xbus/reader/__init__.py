@@ -4,12 +4,10 @@ A program asks the back for batches and says when each is done; several programs
 themselves. ``at`` and ``for_key`` read any part of the log, and leave no trace. It needs pyzmq and msgpack alone.
 """
 
-from xbus.reader.asynchronous import AsyncReader
-from xbus.reader.batch import EventBatch, ReadEvent, ReadItem
-from xbus.reader.claimed import ReaderBatch
+from xbus.reader.asynchronous import AsyncLogView, AsyncReader
+from xbus.reader.batch import EventBatch, ReaderBatch, ReadEvent, ReadItem
 from xbus.reader.options import ReaderOptions
 from xbus.reader.synchronous import Reader
-from xbus.reader.view import AsyncLogView
 
 __all__ = [
     "AsyncLogView",

@@ -13,23 +13,74 @@ from typing import Unpack
 from xbus.clock import Clock, SystemClock
 from xbus.errors import CallError, Refused
 from xbus.pause_notes import PauseNotes
-from xbus.reader.claimed import LEASE_LOST, ReaderBatch, lease_lost
+from xbus.reader.batch import LEASE_LOST, EventBatch, ReaderBatch, lease_lost
 from xbus.reader.options import ReaderKeywords, ReaderOptions
 from xbus.reader.session import ReaderSession, VerbCaller
-from xbus.reader.view import AsyncLogView
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
-from xbus.rpc.client import Client
+from xbus.rpc.client import open_client
 from xbus.rpc.codec import Value
-from xbus.rpc.context import new_context
 from xbus.rpc.curve import complete_login
 from xbus.rpc.life_signs import LifeSigns
-from xbus.rpc.messages import BatchAnswer, RangesAnswer
+from xbus.rpc.messages import BatchAnswer, LogAnswer, RangesAnswer
 from xbus.rpc.shapes import AnswerReader
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT_SECONDS = 5.0
-"""Seconds between the signs of life that the back gives beneath the calls. They reveal a vanished machine."""
+_ANSWER = AnswerReader("xbus.read_log", LogAnswer)
+
+
+class AsyncLogView:
+    """A part of the log, from a place on. Iterating over it gives batches, up to the end of the log.
+
+    Args:
+        session: makes the calls.
+        options: how large batches are, and how long a call waits.
+        start: where to begin: a place, a moment in ISO 8601, ``oldest`` or ``head``.
+        key: the partition key of the wanted events, or the ordering key of those without one; None for all.
+        types: the wanted event types; None for all of the reader.
+        follow: whether to wait for more at the end of the log, for ever.
+    """
+
+    def __init__(
+        self,
+        session: ReaderSession,
+        options: ReaderOptions,
+        start: str,
+        key: str | None,
+        types: Sequence[str] | None,
+        follow: bool,
+    ) -> None:
+        self._session = session
+        self._options = options
+        self._wait = options.wait if follow else 0.0
+        self._follow = follow
+        self._asked: dict[str, Value] = {"from": start, "key": key}
+        if types is not None:
+            self._asked["types"] = list(types)
+
+    async def next_batch(self) -> EventBatch | None:
+        """Read the next batch; None at the end of the log.
+
+        Raises:
+            Refused: the start is none (``place_invalid``, ``moment_invalid``, ``place_beyond_end``), a type is unknown
+                (``type_unknown``) or not the reader's (``type_not_read``).
+        """
+        while True:
+            asked = {**self._options.on_wire(self._wait), **self._asked}
+            answer = _ANSWER.read(await self._session.call("xbus.read_log", asked, wait=self._wait))
+            self._asked["from"] = [*answer["to"]]
+            if answer["events"]:
+                return EventBatch(answer["events"], answer["from"], answer["to"])
+            if not self._follow:
+                return None
+
+    async def __aiter__(self) -> AsyncIterator[EventBatch]:
+        while (batch := await self.next_batch()) is not None:
+            yield batch
+
+
+SIGNS = LifeSigns(heartbeat_seconds=5.0)
+"""The back gives signs of life beneath the calls. They reveal a vanished machine."""
 
 RENEWALS_PER_LEASE = 3
 
@@ -97,18 +148,7 @@ class AsyncReader:
 
     def _connect(self, exit_stack: AsyncExitStack) -> VerbCaller:
         """Connect to the back; leaving the stack closes the connection."""
-        context = new_context()
-        exit_stack.callback(context.destroy)
-        client = Client(
-            context,
-            name=self._url,
-            clock=self._clock,
-            max_message_bytes=MAX_MESSAGE_BYTES,
-            life_signs=LifeSigns(heartbeat_seconds=HEARTBEAT_SECONDS),
-        )
-        exit_stack.callback(client.close)
-        client.connect(self._url)
-        return client
+        return open_client(exit_stack, self._url, self._clock, SIGNS, MAX_MESSAGE_BYTES)
 
     # -- ranges ----------------------------------------------------------------------------------------------------
 

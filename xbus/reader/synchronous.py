@@ -8,11 +8,9 @@ from typing import Unpack
 
 from xbus.clock import Clock
 from xbus.emitter.background import HostedClient
-from xbus.reader.asynchronous import AsyncReader
-from xbus.reader.batch import EventBatch
-from xbus.reader.claimed import ReaderBatch
+from xbus.reader.asynchronous import AsyncLogView, AsyncReader
+from xbus.reader.batch import EventBatch, ReaderBatch
 from xbus.reader.options import ReaderKeywords
-from xbus.reader.view import AsyncLogView
 
 
 class Reader:

@@ -13,8 +13,7 @@ from typing import TypeAlias
 from xbus.clock import Clock
 from xbus.errors import Failed, Refused
 from xbus.recipient.base import Consumer, Recipient, Worker, kind_of
-from xbus.recipient.bulk import BulkWorker, Handover
-from xbus.recipient.bulk.jobs import BulkJobs
+from xbus.recipient.bulk import BulkJobs, BulkWorker, Handover
 from xbus.recipient.calls import AuthorThread, Calls
 from xbus.recipient.deliveries import (
     BundleAnswer,

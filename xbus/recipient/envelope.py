@@ -36,7 +36,26 @@ MOST_TOLD = 2**63 - 1
 """The greatest number that a report of progress holds, as msgpack and the journal take no greater one."""
 
 
-class Envelope:
+class _Delivered:
+    """An envelope or an event that is being delivered, with a place for what its author keeps of it."""
+
+    _state: dict[str, Any] | None = None
+    _packed_headers: bytes | None = None
+    _headers: Mapping[str, HeaderValue] | None = None
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The author's own, empty at first: a transaction, an open file, a count."""
+        if self._state is None:
+            self._state = {}
+        return self._state
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self._state = state
+
+
+class Envelope(_Delivered):
     """An envelope that is being delivered.
 
     Args:
@@ -58,9 +77,6 @@ class Envelope:
     is_stopped: bool = False
     files: Sequence[IncomingFile] = ()
     _note: Note = (None, None, None, None, None, None)
-    _state: dict[str, Any] | None = None
-    _packed_headers: bytes | None = None
-    _headers: Mapping[str, HeaderValue] | None = None
 
     def __init__(self, envelope_id: str, note: Note | None = None) -> None:
         self.id = envelope_id
@@ -69,17 +85,6 @@ class Envelope:
 
     def __repr__(self) -> str:
         return f"Envelope({self.id!r})"
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """The author's own, empty at first: a transaction, an open file, a count."""
-        if self._state is None:
-            self._state = {}
-        return self._state
-
-    @state.setter
-    def state(self, state: dict[str, Any]) -> None:
-        self._state = state
 
     @property
     def emitter(self) -> str | None:
@@ -170,7 +175,7 @@ def _unpacked(headers: bytes | None) -> dict[str, HeaderValue]:
         raise Refusal(error.cause) from error
 
 
-class Event:
+class Event(_Delivered):
     """An event that is being delivered.
 
     Args:
@@ -191,9 +196,6 @@ class Event:
     taken: int = 0
     partition_key: str | None = None
     file: IncomingFile | None = None
-    _state: dict[str, Any] | None = None
-    _packed_headers: bytes | None = None
-    _headers: Mapping[str, HeaderValue] | None = None
     reports: int = 0
     _told: tuple[int, int | None] | None = None
 
@@ -204,17 +206,6 @@ class Event:
 
     def __repr__(self) -> str:
         return f"Event({self.id!r}, {self.type_name!r})"
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """The author's own, empty at first."""
-        if self._state is None:
-            self._state = {}
-        return self._state
-
-    @state.setter
-    def state(self, state: dict[str, Any]) -> None:
-        self._state = state
 
     @property
     def headers(self) -> Mapping[str, HeaderValue]:

@@ -8,14 +8,12 @@ from xbus.backoff import Backoff
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, Refused
 from xbus.ids import token_hash
-from xbus.loop_turn import LoopTurn
 from xbus.pause_notes import PauseNotes
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.ways import MAX_MESSAGE_BYTES, BrokerWay
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.context import Context
-from xbus.rpc.exchange import Channels
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.messages import BackLogin, Registered, ServingLimits
 from xbus.rpc.shapes import AnswerReader
@@ -55,6 +53,9 @@ class Registration:
         heartbeat_seconds: seconds between heartbeats, unless the broker wants them more often. A heartbeat reports the
             work in progress, and asks whether the broker still knows us.
         clock: tells the time.
+
+    Attributes:
+        client: the connection, by whose channels the broker may call.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Registration:
         self._pause_notes = PauseNotes(logger, "recipient")
         self._doubt = asyncio.Event()
         # A broker that went away is asked at once, when it is back, whether it still knows us.
-        self._client = Client(
+        self.client = Client(
             context,
             name=back_url,
             clock=clock,
@@ -77,17 +78,7 @@ class Registration:
             on_lost=self._doubt.set,
             life_signs=LifeSigns(keepalive_seconds=KEEPALIVE_SECONDS),
         )
-        self._client.connect(back_url)
-
-    @property
-    def channels(self) -> Channels:
-        """By them the broker may call over this connection."""
-        return self._client.channels
-
-    @property
-    def turn(self) -> LoopTurn:
-        """At its end messages go over this connection."""
-        return self._client.turn
+        self.client.connect(back_url)
 
     async def keep(self, way: BrokerWay, api: RecipientApi) -> NoReturn:
         """Keep the role registered, for ever.
@@ -129,13 +120,9 @@ class Registration:
     async def log_out(self) -> None:
         """Log out, if a session exists; a broker that does not answer will notice by itself."""
         if self._token:
-            logout = self._client.call("xbus.logout", self._token, timeout=FAREWELL_SECONDS)
+            logout = self.client.call("xbus.logout", self._token, timeout=FAREWELL_SECONDS)
             logout.add_done_callback(_log_failure)
             await asyncio.wait([logout])
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
 
     async def _register(self, way: BrokerWay, api: RecipientApi) -> None:
         if not (self._token and way.outlives_connections):
@@ -155,7 +142,7 @@ class Registration:
         logger.info("registered", extra={"action": "recipient_registered", "way": way.name})
 
     async def _log_in(self, way: BrokerWay, api: RecipientApi) -> None:
-        called = self._client.call("xbus.login", self._login, self._password, timeout=ANSWER_SECONDS)
+        called = self.client.call("xbus.login", self._login, self._password, timeout=ANSWER_SECONDS)
         answer = _LOGIN.read(await called)
         self._token = answer["token"]
         if answer.get("proof", False):
@@ -207,7 +194,7 @@ class Registration:
 
     def call(self, name: str, *arguments: object) -> "asyncio.Future[Value]":
         """Call the back with the token that we have now."""
-        return self._client.call(name, self._token, *arguments, timeout=ANSWER_SECONDS)
+        return self.client.call(name, self._token, *arguments, timeout=ANSWER_SECONDS)
 
 
 def _log_failure(call: "asyncio.Future[Value]") -> None:

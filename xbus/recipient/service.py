@@ -11,16 +11,13 @@ from xbus.errors import ConfigurationError
 from xbus.loop_turn import LoopTurn
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.base import Recipient
-from xbus.recipient.bulk import BulkWorker
-from xbus.recipient.bulk.jobs import JOB_WAITS, BulkJobs, Call, JobWaits
+from xbus.recipient.bulk import JOB_WAITS, BulkJobs, BulkWorker, JobWaits
 from xbus.recipient.calls import AuthorThread, Calls
-from xbus.recipient.ways import MAX_MESSAGE_BYTES, BrokerDoor, BrokerProof, BrokerWay, OwnConnection, OwnPort
+from xbus.recipient.ways import BrokerWay, CallBack, OwnConnection, OwnPort
+from xbus.rpc.answering import Channels
 from xbus.rpc.context import Context
 from xbus.rpc.curve import BrokerAddress
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.exchange import Channels
-from xbus.rpc.guard import ServerLimits
-from xbus.rpc.server import Server
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +63,7 @@ class RecipientService:
         login: str,
         clock: Clock,
         on_worker_ready: Callable[[], None],
-        call: Call,
+        call: CallBack,
         waits: ServiceWaits,
         turn: LoopTurn,
     ) -> None:
@@ -94,7 +91,7 @@ class RecipientService:
             ConfigurationError: an address can't be used.
         """
         if bind:
-            self.way = self._listen(context, broker, bind, advertise)
+            self.way = OwnPort(self.api, self._login, context, broker, bind, advertise, self._clock)
         elif advertise:
             raise ConfigurationError(
                 f"the recipient has an address for the broker, {advertise}, and does not listen",
@@ -104,25 +101,6 @@ class RecipientService:
         else:
             self.way = OwnConnection(channels, Dispatch(self.api))
         self.api.deliveries.way = self.way
-
-    def _listen(self, context: Context, broker: BrokerAddress, address: str, advertise: str) -> OwnPort:
-        proof = BrokerProof(lambda: server.caller)
-        server = Server(
-            context,
-            Dispatch(self.api, proof, admit=proof.admit, refusal=proof.refusal),
-            name=f"recipient {self._login}",
-            limits=ServerLimits(max_message_bytes=MAX_MESSAGE_BYTES),
-            clock=self._clock,
-        )
-        door = BrokerDoor(context, broker, self._clock)
-        try:
-            endpoint = door.open(server, address)
-        except BaseException:
-            server.close()
-            door.close()
-            raise
-        uri = (advertise or endpoint).replace("{port}", endpoint.rpartition(":")[2])
-        return OwnPort(server, door, proof, door.with_key(uri))
 
     async def start(self) -> None:
         """Run the author's ``on_start``, then take calls. It may be repeated after an exception of that."""

@@ -5,9 +5,8 @@ address is encrypted where the recipient knows the key of the broker, whom alone
 """
 
 import secrets
-from asyncio import Future
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from hmac import compare_digest
 from typing import Protocol, TypeAlias
 from urllib.parse import quote
@@ -15,11 +14,12 @@ from urllib.parse import quote
 from xbus.clock import Clock
 from xbus.errors import Failed, Refused
 from xbus.ids import proof_of
+from xbus.rpc.answering import Channels
 from xbus.rpc.codec import Value
 from xbus.rpc.context import Context
 from xbus.rpc.curve import Authenticator, BrokerAddress
 from xbus.rpc.dispatch import Dispatch, verb
-from xbus.rpc.exchange import Channels
+from xbus.rpc.guard import ServerLimits
 from xbus.rpc.messages import ServingLimits
 from xbus.rpc.server import EncryptedDoor, Server
 from xbus.rpc.shapes import AnswerReader
@@ -27,7 +27,7 @@ from xbus.rpc.shapes import AnswerReader
 MAX_MESSAGE_BYTES = 134_217_728
 """The largest message that is read; a broker's batches are far below."""
 
-CallBack: TypeAlias = "Callable[..., Future[Value]]"
+CallBack: TypeAlias = Callable[..., Awaitable[Value]]
 """Calls a verb of the back, with the token of the role."""
 
 CHANNEL_BYTES = 16
@@ -205,69 +205,66 @@ def _not_proven() -> Refused:
     )
 
 
-class BrokerDoor:
-    """Opens the address of a recipient, and lets in whom it should.
+class OwnPort:
+    """The recipient listens at an address, and the broker connects there.
 
     Without encryption everybody gets in, and has to prove that he is the broker. With it nobody else gets in.
 
     Args:
+        api: the verbs that the broker calls.
+        login: of the role, for the log.
         context: of the recipient.
         broker: the way to the broker; with its keys the recipient's address is encrypted, too.
-        clock: for the log.
-    """
+        address: where to listen. Nothing is read from there yet.
+        advertise: the address for the broker, if it is another one; ``{port}`` becomes the port that was taken.
+        clock: stamps the answers.
 
-    def __init__(self, context: Context, broker: BrokerAddress, clock: Clock) -> None:
-        self._broker = broker
-        self._own = broker.own
-        self._authenticator = None if broker.own is None else Authenticator(context, clock)
-
-    def open(self, server: Server, address: str) -> str:
-        """Bind the server; give the address with the port that was taken.
-
-        Raises:
-            ConfigurationError: ``address_in_use`` or ``bad_address``.
-        """
-        if self._own is None or self._authenticator is None:
-            return server.bind(address)
-        self._authenticator.admit(DOMAIN, self._is_broker)
-        return server.bind_encrypted(EncryptedDoor(address, self._own, DOMAIN, self._is_broker))
-
-    def with_key(self, uri: str) -> str:
-        """Write an address for the broker, with the key by which it knows this recipient."""
-        return uri if self._own is None else f"{uri}?key={quote(self._own.public, safe='')}"
-
-    def start(self) -> None:
-        """Let the broker in from now on."""
-        if self._authenticator is not None:
-            self._authenticator.start()
-
-    def close(self) -> None:
-        """Let nobody in any more."""
-        if self._authenticator is not None:
-            self._authenticator.close()
-
-    def _is_broker(self, key: str) -> bool:
-        return key == self._broker.server_key
-
-
-class OwnPort:
-    """The recipient listens at an address, and the broker connects there.
-
-    Args:
-        server: takes the calls.
-        door: the address, and who is let in there.
-        proof: lets the broker call, and nobody else.
-        uri: where the broker reaches it.
+    Raises:
+        ConfigurationError: ``address_in_use`` or ``bad_address``.
     """
 
     is_open = True
     outlives_connections = False
 
-    def __init__(self, server: Server, door: BrokerDoor, proof: BrokerProof, uri: str) -> None:
-        self._server = server
-        self._door = door
-        self._proof = proof
-        self.name = uri
+    def __init__(
+        self,
+        api: object,
+        login: str,
+        context: Context,
+        broker: BrokerAddress,
+        address: str,
+        advertise: str,
+        clock: Clock,
+    ) -> None:
+        self._broker = broker
+        self._proof = proof = BrokerProof(lambda: self._server.caller)
+        self._server = Server(
+            context,
+            Dispatch(api, proof, admit=proof.admit, refusal=proof.refusal),
+            name=f"recipient {login}",
+            limits=ServerLimits(max_message_bytes=MAX_MESSAGE_BYTES),
+            clock=clock,
+        )
+        self._authenticator = None if broker.own is None else Authenticator(context, clock)
+        try:
+            endpoint = self._bind(address)
+        except BaseException:
+            self.close()
+            raise
+        self.name = (advertise or endpoint).replace("{port}", endpoint.rpartition(":")[2])
+        if broker.own is not None:
+            # The key by which the broker knows this recipient.
+            self.name += f"?key={quote(broker.own.public, safe='')}"
+
+    def _bind(self, address: str) -> str:
+        own = self._broker.own
+        if own is None or self._authenticator is None:
+            return self._server.bind(address)
+        self._authenticator.admit(DOMAIN, self._is_broker)
+        return self._server.bind_encrypted(EncryptedDoor(address, own, DOMAIN, self._is_broker))
+
+    def _is_broker(self, key: str) -> bool:
+        return key == self._broker.server_key
 
     @property
     def caller(self) -> bytes:
@@ -283,14 +280,16 @@ class OwnPort:
         await call("xbus.register_node", self.name)
 
     def start(self) -> None:
-        """Read the calls that come to the port."""
-        self._door.start()
+        """Let the broker in, and read the calls that come to the port."""
+        if self._authenticator is not None:
+            self._authenticator.start()
         self._server.start()
 
     def close(self) -> None:
         """Close the port."""
         self._server.close()
-        self._door.close()
+        if self._authenticator is not None:
+            self._authenticator.close()
 
 
 class Connections:

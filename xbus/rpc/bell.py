@@ -16,9 +16,8 @@ from xbus.clock import SystemClock
 from xbus.errors import ConfigurationError
 from xbus.rpc.context import Context, router
 from xbus.rpc.curve import KeyPair, call_encrypted, serve_encrypted
-from xbus.rpc.drain import Drain, bound_endpoint
+from xbus.rpc.drain import Drain, bound_endpoint, send
 from xbus.rpc.guard import ConnectionGuard, TrafficLimits
-from xbus.rpc.multipart import send
 
 DOMAIN = "bell"
 """The name under which the authenticator knows who may ring."""

@@ -1,30 +1,32 @@
 """The calling side: it sends calls over one connection, in the order in which they are made."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack
 
 from xbus.clock import Clock, SystemClock
 from xbus.errors import ConnectionLost, Failed, ProtocolError
 from xbus.loop_turn import LoopTurn
-from xbus.rpc.codec import Frame, Value
-from xbus.rpc.context import Context
+from xbus.rpc.answering import Channels
+from xbus.rpc.codec import Frame
+from xbus.rpc.context import Context, new_context
 from xbus.rpc.curve import BrokerAddress, parse_address, shown
 from xbus.rpc.dealers import ConnectionRefusal, Dealer, LibzmqDealer, PlainDealer
-from xbus.rpc.exchange import AnswerTaker, Channels, OverdueCall, OwedCalls
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
 from xbus.rpc.life_signs import NO_SIGNS, LifeSigns
+from xbus.rpc.owed_calls import OwedCalls
 from xbus.rpc.zmtp import TCP, watch_of_clients
 
 log = logging.getLogger(__name__)
 
 
-class Client:
+class Client(OwedCalls):
     """Calls the verbs of one server.
 
     A client connects anew by itself, but no call outlives the connection that it was made for: when that is lost every
     unanswered call fails, and none of them reaches the next server at the address. The server may call back over the
-    same connection, by the ``channels`` that are open here.
+    same connection, by the ``channels`` that are open here. Without a connection a call waits for one, or for a
+    refusal of one.
 
     Args:
         context: of the whole process.
@@ -45,38 +47,26 @@ class Client:
         on_lost: Callable[[], None] | None = None,
         life_signs: LifeSigns = NO_SIGNS,
     ) -> None:
-        self.name = shown(name)
         clock = clock or SystemClock()
+        super().__init__(shown(name), clock, _unsent)
         self._on_lost = on_lost
         self._context = context
         self._max_message_bytes = max_message_bytes
         self._life_signs = life_signs
         self._dealer: Dealer | None = None
         self._is_closed = False
-        self._refusal: Failed | None = None
         self._watch = watch_of_clients()
         self.turn = LoopTurn() if self._watch is None else self._watch.turn
         """At its end the calls and the answers of a turn of the loop are sent. An encrypted connection, and one over
         ipc, sends each at once."""
-        self._calls = OwedCalls(self.name, clock, _unsent)
         self.channels = Channels(self.name, clock, _unsent)
         """By them the other side may call us. All of them end with the connection."""
-
-    @property
-    def connection(self) -> None:
-        """The connection is ours: the other side made none."""
-        return None
-
-    @property
-    def heard_at(self) -> float | None:
-        """When the server last answered, on the loop's clock; None before the first time."""
-        return self._calls.heard_at
 
     def connect(self, address: str) -> None:
         """Begin to connect; calls made meanwhile are sent when the connection is there.
 
         Args:
-            address: see :mod:`xbus.rpc.curve.address`.
+            address: see :mod:`xbus.rpc.curve`.
 
         Raises:
             ConfigurationError: ``bad_address``, or the key file that it names can't be used.
@@ -94,51 +84,8 @@ class Client:
             self._dealer = PlainDealer(self, place.endpoint, max_bytes, signs, self.turn, self._watch)
         else:
             self._dealer = LibzmqDealer(self, self._context, place, max_bytes, signs)
-        self._calls.send = self.channels.send = self._dealer.send
+        self.send = self.channels.send = self._dealer.send
         self._dealer.connect()
-
-    def call(
-        self,
-        method: str,
-        *args: object,
-        timeout: float | None = None,
-        renewed: Callable[[], float | None] | None = None,
-    ) -> "asyncio.Future[Value]":
-        """Call a verb; see ``OwedCalls.call``. Without a connection the call waits for one, or for a refusal of one."""
-        if self._is_closed:
-            return self._calls.refuse(self._closed_here())
-        if self._refusal is not None:
-            return self._calls.refuse(self._refusal)
-        return self._calls.call(method, args, timeout, renewed)
-
-    def ask(
-        self,
-        method: str,
-        args: tuple[object, ...],
-        taker: AnswerTaker,
-        timeout: float | None = None,
-        renewed: Callable[[], float | None] | None = None,
-    ) -> None:
-        """Call a verb; see ``OwedCalls.ask``. Without a connection the call waits as one of ``call`` does."""
-        refusal = self._closed_here() if self._is_closed else self._refusal
-        if refusal is not None:
-            taker(None, refusal)
-        else:
-            self._calls.ask(method, args, taker, timeout, renewed)
-
-    @property
-    def owed(self) -> int:
-        """The number of calls that the server has not answered yet, with those that timed out here."""
-        return self._calls.owed
-
-    @property
-    def overdue(self) -> Sequence[OverdueCall]:
-        """The calls that timed out here and are not answered yet, the first that timed out first."""
-        return self._calls.overdue
-
-    async def settled(self) -> None:
-        """Wait until nothing is owed: all is answered, or the connection that it was owed over is gone."""
-        await self._calls.settled()
 
     def close(self) -> None:
         """Close the connection; unanswered calls fail with ``ConnectionLost``."""
@@ -148,10 +95,7 @@ class Client:
         if self._dealer is not None:
             self._dealer.close()
         self.channels.lose()
-        self._calls.fail_all(self._closed_here())
-
-    def _closed_here(self) -> ConnectionLost:
-        return ConnectionLost(f"{self.name}: the connection was closed here")
+        super().close()
 
     def _why_refused(self, refusal: ConnectionRefusal) -> Failed:
         if refusal is ConnectionRefusal.KEY:
@@ -166,18 +110,20 @@ class Client:
 
     def tries(self) -> None:
         """Have calls wait for a connection again."""
-        self._refusal = None
+        if not self._is_closed:
+            self.refusal = None
 
     def connected(self) -> None:
         """Send the calls that waited for a connection."""
-        self._calls.send_unsent()
+        self.send_unsent()
 
     def refused(self, refusal: ConnectionRefusal) -> None:
         """Fail the calls that wait for a connection, and those that are made until there is one."""
-        self._refusal = self._why_refused(refusal)
-        extra = {"action": "connection_refused", "code": self._refusal.code}
-        log.info("%s: no connection was made", self.name, extra=extra)
-        self._calls.fail_all(self._refusal)
+        error = self._why_refused(refusal)
+        log.info("%s: no connection was made", self.name, extra={"action": "connection_refused", "code": error.code})
+        if not self._is_closed:
+            self.refusal = error
+            self.fail_all(error)
 
     def lost(self) -> None:
         """Fail all calls without an answer."""
@@ -187,7 +133,7 @@ class Client:
         if self._dealer is not None:
             self._dealer.read_all()
         log.info("%s: connection lost", self.name, extra={"action": "connection_lost", "unanswered": self.owed})
-        self._calls.fail_all(ConnectionLost(f"{self.name}: the connection was lost", "see whether the other side runs"))
+        self.fail_all(ConnectionLost(f"{self.name}: the connection was lost", "see whether the other side runs"))
         if self._on_lost is not None:
             self._on_lost()
 
@@ -202,8 +148,27 @@ class Client:
             extra = {"action": "unreadable_reply", "cause": str(error)}
             log.warning("%s: the server sends what is no reply", self.name, extra=extra)
             return True
-        self._calls.answered(reply)
+        self.answered(reply)
         return True
+
+
+def open_client(
+    exit_stack: ExitStack | AsyncExitStack, address: str, clock: Clock, signs: LifeSigns, max_message_bytes: int = -1
+) -> Client:
+    """Connect over a new context; other arguments and the errors are those of ``Client``.
+
+    Args:
+        exit_stack: closes client and context. Where it is dropped unclosed, as in a forked process, nothing is closed.
+
+    Raises:
+        ConfigurationError: the address makes no sense, or names a key file that can't be used.
+    """
+    context = new_context()
+    exit_stack.callback(context.destroy)
+    client = Client(context, name=address, clock=clock, max_message_bytes=max_message_bytes, life_signs=signs)
+    exit_stack.callback(client.close)
+    client.connect(address)
+    return client
 
 
 def _unsent(frames: Sequence[Frame]) -> bool:

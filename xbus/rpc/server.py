@@ -16,7 +16,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import zmq
@@ -25,14 +25,15 @@ from xbus.clock import Clock, SystemClock
 from xbus.errors import ConnectionLost, ProtocolError
 from xbus.log_throttle import LogThrottle
 from xbus.loop_turn import LoopTurn
+from xbus.rpc.answering import Answering, Call, Share
 from xbus.rpc.codec import Frame
 from xbus.rpc.context import Context
 from xbus.rpc.curve import KeyPair
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.exchange import Answering, Call, PeerClient, PeerClients, PeerWire, Unanswered
 from xbus.rpc.frames import CHANNEL_ANSWER_FRAMES
 from xbus.rpc.guard import ServerLimits
 from xbus.rpc.life_signs import LifeSigns
+from xbus.rpc.owed_calls import PeerClient, PeerClients
 from xbus.rpc.ports import CallerConnection, PeerIsFull, PeerIsGone, PlainPort, Port, PortOwner, RouterPort
 from xbus.rpc.zmtp import TCP
 
@@ -140,7 +141,7 @@ class Server:
             max_call_bytes=limits.max_call_bytes,
         )
         self._queue = CallQueue(self._turns, self._answering.take, partial(self._may_read, True), self._read_on)
-        self._peers = PeerClients(clock, PeerWire(self._transmit, self._read_all))
+        self._peers = PeerClients(clock, self._transmit, self._read_all)
         reading = (self._serve, self._may_read, self._turns.has_room_for, self._turns.line)
         self._owner = PortOwner(name, clock, limits.traffic, *reading, self._peers.gone, self._note_violation)
         self._context = context
@@ -324,7 +325,7 @@ class Server:
     def _send(self, call: Call, frames: list[bytes]) -> bool:
         if self._is_closed:
             return True
-        if call.counted_in is not None:
+        if call.share is not None:
             self._turns.ended(call)
             if self._turns.line:
                 self._queue.go_on()
@@ -392,31 +393,6 @@ class Server:
             log.info("%s: a reply could not be delivered", self.name, extra=extra)
 
 
-@dataclass(eq=False, slots=True)
-class _Share:
-    """The calls of a connection.
-
-    Args:
-        peer: its id.
-        called_in: the period of its last call.
-        recent: its unanswered calls that began in this period.
-        earlier: those that began in the period before.
-        debt: the weight by which a call went beyond the share; answers to others pay it, and the end of the period.
-        waiting: calls, in their order.
-        waiting_bytes: of those.
-        is_stopped: whether nothing more is read of the connection until half of its room is free.
-    """
-
-    peer: bytes
-    called_in: int = 0
-    recent: Unanswered = field(default_factory=Unanswered)
-    earlier: Unanswered = field(default_factory=Unanswered)
-    debt: float = 0.0
-    waiting: deque[Call] = field(default_factory=deque)
-    waiting_bytes: int = 0
-    is_stopped: bool = False
-
-
 class Turns:
     """Says which calls may be carried out now.
 
@@ -435,8 +411,11 @@ class Turns:
         self._most_waiting_bytes = waiting_bytes
         self._period = 0
         self._period_ends = 0.0
-        self._shares: dict[bytes, _Share] = {}
-        self.line: deque[_Share] = deque()
+        self._shares: dict[bytes, Share] = {}
+        """The connections that have called in this period, or whose calls wait."""
+        self._of_before: dict[bytes, Share] = {}
+        """Connections of the period before that have not called since."""
+        self.line: deque[Share] = deque()
         """The connections whose calls wait for their turn; empty while none waits."""
         self._waiting_bytes = 0
         self._has_new_room = False
@@ -468,18 +447,17 @@ class Turns:
             self._begin_period(now)
         share = self._shares.get(call.peer)
         if share is None:
-            share = self._shares[call.peer] = _Share(call.peer)
-        share.called_in = self._period
+            share = self._take_up(call.peer)
         if not share.waiting:
             # Who has nothing under way may always call, whatever the others do.
-            if (share.recent.calls == share.earlier.calls == 0 and share.debt <= 0) or _has_room(
+            if (share.calls == share.earlier_calls == 0 and share.debt <= 0) or _has_room(
                 share, call, self._present_share
             ):
                 # As ``_begin``, whose call each message would pay for.
                 weight = call.size + CALL_BYTES
-                call.counted_in = recent = share.recent
-                recent.weight += weight
-                recent.calls += 1
+                call.share, call.period = share, self._period
+                share.weight += weight
+                share.calls += 1
                 call.debt_before = share.debt
                 share.debt = 0.0 if weight <= self._share_bytes else weight - self._share_bytes
                 return True
@@ -490,12 +468,15 @@ class Turns:
 
     def ended(self, call: Call) -> None:
         """Note that a call is answered that was under way. One that was answered at once took nobody's turn."""
-        if (counted_in := call.counted_in) is not None:
-            counted_in.weight -= call.size + CALL_BYTES
-            counted_in.calls -= 1
+        if (own := call.share) is not None:
+            if call.period == own.period:
+                own.weight -= call.size + CALL_BYTES
+                own.calls -= 1
+            elif call.period == own.period - 1:
+                own.earlier_weight -= call.size + CALL_BYTES
+                own.earlier_calls -= 1
             if call.since == math.inf:
-                if (own := self._shares.get(call.peer)) is not None:
-                    own.debt = call.debt_before
+                own.debt = call.debt_before
                 return
         for share in self.line:
             if share.debt and share.peer != call.peer:
@@ -520,12 +501,12 @@ class Turns:
                 return call
         return None
 
-    def _begin(self, share: _Share, call: Call) -> None:
+    def _begin(self, share: Share, call: Call) -> None:
         """Count a call as under way that has waited."""
         weight = call.size + CALL_BYTES
-        call.counted_in = recent = share.recent
-        recent.weight += weight
-        recent.calls += 1
+        call.share, call.period = share, self._period
+        share.weight += weight
+        share.calls += 1
         call.debt_before = share.debt
         share.debt = max(0.0, weight - self._share_bytes)
 
@@ -540,7 +521,7 @@ class Turns:
         self.is_full = False
         return calls
 
-    def _keep(self, share: _Share, more: int) -> None:
+    def _keep(self, share: Share, more: int) -> None:
         self._waiting_bytes += more
         self.is_full = self._waiting_bytes > self._most_waiting_bytes
         share.waiting_bytes += more
@@ -550,31 +531,37 @@ class Turns:
 
     @property
     def _present_share(self) -> float:
-        if len(self._shares) == 1:
+        calling = len(self._shares) + len(self._of_before)
+        if calling == 1:
             return math.inf
-        return self._share_bytes * (_BUSY if len(self.line) == len(self._shares) else 1)
+        return self._share_bytes * (_BUSY if len(self.line) == calling else 1)
+
+    def _take_up(self, peer: bytes) -> Share:
+        """Give the share of a connection that calls for the first time in this period."""
+        share = self._of_before.pop(peer, None)
+        if share is None:
+            share = Share(peer, self._period)
+        else:
+            share.begin_period(self._period)
+        self._shares[peer] = share
+        return share
 
     def _begin_period(self, now: float) -> None:
         period = math.floor(now / PERIOD_SECONDS)
         is_next = period == self._period + 1
         self._period, self._period_ends = period, (period + 1) * PERIOD_SECONDS
-        for share in self._shares.values():
-            # What has counted all its calls out counts anew: with a hundred connections most have.
-            recent = Unanswered() if share.earlier.calls else share.earlier
-            share.earlier, share.recent = share.recent if is_next else Unanswered(), recent
-            share.debt = 0.0
-        oldest = period - 1
-        self._shares = {
-            peer: share for peer, share in self._shares.items() if share.called_in >= oldest or share.waiting
-        }
+        called, self._shares = self._shares, {}
+        for share in self.line:
+            self._shares[share.peer] = called.pop(share.peer)
+            share.begin_period(period)
+        self._of_before = called if is_next else {}
 
 
-def _has_room(share: _Share, call: Call, most: float) -> bool:
-    recent, earlier = share.recent, share.earlier
-    under_way = recent.weight + earlier.weight + share.debt
+def _has_room(share: Share, call: Call, most: float) -> bool:
+    under_way = share.weight + share.earlier_weight + share.debt
     if under_way <= 0:
         return True
-    return under_way + call.size + CALL_BYTES <= most and recent.calls + earlier.calls < _MOST_CALLS
+    return under_way + call.size + CALL_BYTES <= most and share.calls + share.earlier_calls < _MOST_CALLS
 
 
 class CallQueue:

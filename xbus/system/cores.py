@@ -184,6 +184,8 @@ class SharedCore:
         self._freed: Set[int] = frozenset()
         """The other threads and processes that are known to be free."""
         self._others_may_be_bound = False
+        self._shared: set[int] = set()
+        """The cores that both have shared: another thread or process that runs on one of these alone began there."""
         self.core: int | None = None
         """The core that both share now; None where they may be anywhere."""
 
@@ -214,6 +216,7 @@ class SharedCore:
         if self.core is None:
             if is_busy and not is_large and now.at >= self._not_before:
                 self.core = self._machine.core_of(self._loop)
+                self._shared.add(self.core)
                 self._others_may_be_bound = True
                 self._bind({self.core})
         elif is_busy:
@@ -241,7 +244,7 @@ class SharedCore:
         others = {*machine.begun_by(self._loop)} - {self._loop, self._writer}
         for each in others - self._freed:
             # Who has chosen cores keeps them. A process of another user may not be bound from here.
-            if len(machine.cores_of(each)) == 1:
+            if len(cores := machine.cores_of(each)) == 1 and cores <= self._shared:
                 with suppress(PermissionError):
                     machine.bind(each, self._cores)
         self._freed = others

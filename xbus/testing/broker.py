@@ -24,7 +24,7 @@ from xbus.errors import ConnectionLost, JournalUnavailable, Refused
 from xbus.ids import Ids
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import Value
-from xbus.rpc.exchange import Callee
+from xbus.rpc.owed_calls import Callee
 from xbus.supervision.health import Health
 from xbus.testing.journal import Database, VirtualJournal
 from xbus.testing.network import VirtualConnection, VirtualProcess

@@ -9,7 +9,7 @@ from xbus.clock import Clock
 from xbus.errors import ConnectionLost, Failed, XbusError
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.base import Recipient
-from xbus.recipient.bulk.jobs import BulkJobs
+from xbus.recipient.bulk import BulkJobs
 from xbus.recipient.calls import AuthorThread, Calls
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import Dispatch

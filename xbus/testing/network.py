@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, TimedOut, XbusError
 from xbus.rpc.codec import Value, pack, unpack
 from xbus.rpc.deferred import AnswerSource, Promise
-from xbus.rpc.exchange import AnswerTaker, OverdueCall, pass_on
+from xbus.rpc.owed_calls import AnswerTaker, OverdueCall, pass_on
 from xbus.testing.timing import Timing
 
 STOPPED_SECONDS = 1.0
@@ -66,7 +66,7 @@ class VirtualProcess:
 
 
 class VirtualConnection:
-    """Stands in for ``rpc.client.Client``, or for a ``rpc.exchange.PeerClient`` over a connection that the other side
+    """Stands in for ``rpc.client.Client``, or for a ``rpc.owed_calls.PeerClient`` over a connection that the other side
     made.
 
     Args:

@@ -10,7 +10,7 @@ from xbus.rpc.client import Client
 from xbus.rpc.codec import pack_items
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import verb
-from xbus.rpc.exchange import Callee
+from xbus.rpc.owed_calls import Callee
 
 SECONDS = 60.0
 """How long an answer is waited for that comes at once on an idle machine."""

@@ -13,8 +13,8 @@ from tests.integration.rpc.network import network_to
 from tests.integration.rpc.verbs import Verbs
 from tests.support.waiting import eventually
 from xbus.errors import ConfigurationError, ConnectionLost, Failed, Refused, TimedOut
+from xbus.rpc import dealers
 from xbus.rpc.client import Client
-from xbus.rpc.dealers import libzmq
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.server import Server
 
@@ -64,7 +64,7 @@ async def test_a_connection_that_takes_no_calls_at_first_gets_them_later(
 ) -> None:
     """As one of libzmq's may."""
     looks = iter([False, False])
-    monkeypatch.setattr(libzmq, "can_write", lambda socket: next(looks, True))
+    monkeypatch.setattr(dealers, "can_write", lambda socket: next(looks, True))
     _, address = serve(Verbs(), address=f"ipc://{tmp_path}/server")
     assert await connect(address).call("echo", 1, timeout=SECONDS) == 1
     assert next(looks, None) is None

@@ -12,8 +12,8 @@ from tests.support.waiting import eventually
 from xbus.errors import ConnectionLost, Failed, ProtocolError, Refused, TimedOut
 from xbus.rpc.client import Client
 from xbus.rpc.dispatch import Dispatch, verb
-from xbus.rpc.exchange import PeerClient
 from xbus.rpc.guard import ServerLimits
+from xbus.rpc.owed_calls import PeerClient
 from xbus.rpc.server import Server
 
 CHANNEL = b"the first channel"

@@ -18,8 +18,8 @@ from xbus.errors import ConfigurationError, ConnectionLost, Failed
 from xbus.rpc.context import Context, new_context
 from xbus.rpc.curve import Authenticator, KeyPair, call_encrypted, new_pair, serve_encrypted, write_pair
 from xbus.rpc.dispatch import Dispatch, verb
+from xbus.rpc.drain import bytes_on_wire
 from xbus.rpc.guard import ServerLimits, tcp
-from xbus.rpc.multipart import bytes_on_wire
 from xbus.rpc.server import EncryptedDoor, Server
 
 ANY_PORT = "tcp://127.0.0.1:0"

@@ -12,10 +12,10 @@ from tests.integration.rpc.conftest import Serve
 from tests.integration.rpc.verbs import Verbs
 from tests.support.waiting import eventually
 from xbus.errors import ConnectionLost
+from xbus.rpc.answering import Call
 from xbus.rpc.codec import Frame
 from xbus.rpc.context import Context
 from xbus.rpc.drain import MESSAGES_PER_TURN, Drain
-from xbus.rpc.exchange import Call
 from xbus.rpc.ports import PeerIsFull, PeerIsGone, RouterPort
 
 

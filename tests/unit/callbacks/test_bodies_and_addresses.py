@@ -14,7 +14,7 @@ from xbus.http.batches import JSON, NDJSON, CheckpointTicket, batch_body, item_l
 from xbus.http.callbacks.client import outcome_of
 from xbus.http.callbacks.service import cloudevents_body, json_body, routemaster_body, signature_headers
 from xbus.http.targets import AllowedAddresses
-from xbus.reader.claimed import ReaderBatch
+from xbus.reader.batch import ReaderBatch
 from xbus.rpc.codec import pack_items
 from xbus.rpc.items import item_bytes
 from xbus.rpc.messages import ClaimedBatchMap

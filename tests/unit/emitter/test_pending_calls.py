@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.emitter.pending_calls import PendingCalls, RepeatableCall
+from xbus.emitter.stream import PendingCalls, RepeatableCall
 from xbus.errors import Refused
 
 

@@ -21,7 +21,7 @@ from xbus.headers import NO_TAGS
 from xbus.ids import Ids
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Value, pack
-from xbus.rpc.exchange import AnswerTaker, pass_on
+from xbus.rpc.owed_calls import AnswerTaker, pass_on
 
 
 class TakingFront:

@@ -7,13 +7,12 @@ import pytest
 
 from xbus.clock import SystemClock
 from xbus.emitter.patience import EmitterPatience
-from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.session import FrontLimits, SendWindow
-from xbus.emitter.stream import Stream
+from xbus.emitter.stream import RepeatableCall, Stream
 from xbus.errors import Failed, ProtocolError, Refused
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Value, pack
-from xbus.rpc.exchange import AnswerTaker
+from xbus.rpc.owed_calls import AnswerTaker
 
 SLOW_DOWN = Failed("too fast", code="slow_down", details={"seconds": 0.0})
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import DEADLINE_SECONDS
 from xbus.errors import ConnectionLost, Failed, JournalUnavailable, Refused, XbusError
 from xbus.recipient import BulkWorker, Handover, Made, Refusal
-from xbus.recipient.bulk.jobs import BulkJobs, JobWaits
+from xbus.recipient.bulk import BulkJobs, JobWaits
 
 LEASE = 0.03
 AT_ONCE = JobWaits(first_delay=0)

@@ -22,11 +22,11 @@ from xbus.errors import CallError, Failed, ProtocolError, Refused, WentBack, Xbu
 from xbus.http.problems import problem
 from xbus.recipient import BulkWorker, Consumer, Event, Handover, Item, Made, Refusal
 from xbus.recipient.api import RecipientApi
-from xbus.recipient.bulk.jobs import BulkJobs
+from xbus.recipient.bulk import BulkJobs
 from xbus.recipient.calls import AuthorThread, Calls
+from xbus.rpc.answering import Answering, Call
 from xbus.rpc.codec import Value, pack, pack_items, unpack
 from xbus.rpc.dispatch import Dispatch, verb
-from xbus.rpc.exchange import Answering, Call
 from xbus.rpc.frames import Reply, decode_reply, encode_request
 from xbus.supervision.health import Health
 from xbus.texts import MOST_CHARACTERS, fault, plain
@@ -300,7 +300,7 @@ PACKED = {
     ("xbus/rpc/codec.py", "pack"): "the packer itself",
     ("xbus/rpc/codec.py", "pack_items"): "bytes",
     ("xbus/rpc/codec.py", "pack_arguments"): "of encode_request",
-    ("xbus/rpc/values.py", "_is_packable"): "a check",
+    ("xbus/rpc/items.py", "_is_packable"): "a check",
     ("xbus/rpc/items.py", "item_bytes"): "an emitter's item, refused at once",
     ("xbus/headers/packing.py", "_packed"): "an emitter's headers, refused at once",
     ("xbus/recipient/deliveries.py", "_answer_to"): "a check",

@@ -10,8 +10,8 @@ from tests.support.waiting import eventually
 from xbus.clock import SystemClock
 from xbus.errors import CallError, ConnectionLost, ProtocolError
 from xbus.rpc.codec import Value
-from xbus.rpc.exchange import OwedCalls
 from xbus.rpc.frames import Reply
+from xbus.rpc.owed_calls import OwedCalls
 
 
 def answered(calls: OwedCalls) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from xbus.rpc.exchange.answering import Call
+from xbus.rpc.answering import Call
 from xbus.rpc.server import CALL_BYTES, PERIOD_SECONDS, SHARE_BYTES, WAITING_BYTES_OF_ONE, Turns
 
 DEEP, HONEST, OTHER = b"deep", b"honest", b"other"

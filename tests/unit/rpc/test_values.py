@@ -10,8 +10,7 @@ import pytest
 
 from xbus.errors import Refused
 from xbus.rpc.codec import unpack
-from xbus.rpc.items import item_bytes
-from xbus.rpc.values import hook_for
+from xbus.rpc.items import hook_for, item_bytes
 
 
 class Colour(enum.Enum):

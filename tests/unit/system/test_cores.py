@@ -125,6 +125,29 @@ def test_who_has_chosen_cores_keeps_them() -> None:
     assert machine.bound[CHILD] == {0, 2}
 
 
+def test_who_has_chosen_one_core_keeps_it() -> None:
+    machine = MachineByHand()
+    machine.look(BUSY, BUSY)
+    machine.others = {CHILD, READER}
+    machine.bound[CHILD] = frozenset({2})
+    machine.look(BUSY, BUSY)
+    assert machine.bound[CHILD] == {2}
+    assert machine.bound[READER] == ALL
+
+
+def test_who_began_on_an_earlier_core_is_let_go() -> None:
+    machine = MachineByHand()
+    machine.look(BUSY, BUSY)
+    machine.look(Times(0.3, 0.6), BUSY)
+    machine.now += TRY_AGAIN_SECONDS
+    machine.look()
+    machine.core = 2
+    machine.others = {CHILD}
+    machine.bound[CHILD] = frozenset({1})
+    assert machine.look(BUSY, BUSY) == 2
+    assert machine.bound[CHILD] == ALL
+
+
 async def test_a_system_that_lets_nobody_look_any_more_lets_all_go(caplog: pytest.LogCaptureFixture) -> None:
     machine = MachineByHand()
     machine.look(BUSY, BUSY)

@@ -22,7 +22,7 @@ from xbus.broker.journal.operations.why.envelopes import EnvelopeFacts
 from xbus.broker.journal.operations.why.roles import RoleFacts
 from xbus.broker.journal.operations.why.subjects import EventFacts, ItemFacts
 from xbus.broker.journal.writes import PauseEntry, longest
-from xbus.rpc.messages.insight import CallInHand, Insight, RefusedCall, RoleInsight
+from xbus.rpc.messages import CallInHand, Insight, RefusedCall, RoleInsight
 from xbus.states import ConsumerState, DeliveryState, EnvelopeState, ItemState
 
 LIST = "xbus recipient list"

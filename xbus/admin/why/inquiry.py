@@ -48,8 +48,15 @@ from xbus.clock import Clock
 from xbus.errors import EnvelopeCancelled, Failed, Refused
 from xbus.ids import keyed_envelope_id
 from xbus.rpc.codec import Value
-from xbus.rpc.messages import HealthProblem, HealthReport
-from xbus.rpc.messages.insight import MOST_ROLES_TOLD, DeliveredSoFar, Insight, RefusedCall, SlowedEmitter
+from xbus.rpc.messages import (
+    MOST_ROLES_TOLD,
+    DeliveredSoFar,
+    HealthProblem,
+    HealthReport,
+    Insight,
+    RefusedCall,
+    SlowedEmitter,
+)
 from xbus.rpc.shapes import AnswerReader
 from xbus.states import BotRunState, EnvelopeState, RangeState
 

@@ -13,7 +13,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Unregister
 from xbus.config import BackSettings
 from xbus.errors import Failed, JournalUnavailable, Refused
-from xbus.rpc.exchange import Callee
+from xbus.rpc.owed_calls import Callee
 
 log = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from xbus.broker.journal.writes import Introduce, PauseEntry, Register, Unregist
 from xbus.config import BackSettings
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Bell
-from xbus.rpc.exchange import Callee
-from xbus.rpc.messages.insight import DeliveredToRole
+from xbus.rpc.messages import DeliveredToRole
+from xbus.rpc.owed_calls import Callee
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)

@@ -29,11 +29,16 @@ from xbus.ids import parse_uuid, token_hash
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import undoes, verb
 from xbus.rpc.messages import (
+    MOST_ROLES_TOLD,
     BackLogin,
     BatchAnswer,
     CheckpointAnswer,
     ClaimedBotRun,
+    DeliveredSoFar,
+    FailedCallAnswer,
+    Insight,
     LogAnswer,
+    MeasuredSubscriptions,
     OutputAccepted,
     OutputWanted,
     RangesAnswer,
@@ -41,9 +46,8 @@ from xbus.rpc.messages import (
     RunEnded,
     RunsHeld,
     ServingLimits,
+    SubscriptionsAnswer,
 )
-from xbus.rpc.messages.insight import MOST_ROLES_TOLD, DeliveredSoFar, Insight
-from xbus.rpc.messages.subscriptions import FailedCallAnswer, MeasuredSubscriptions, SubscriptionsAnswer
 from xbus.rpc.server import Server
 
 LAST_ANSWERS_SECONDS = 1.0

@@ -23,7 +23,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import PutEnvelope, PutGroup, SealedGroup, SealReceipt
 from xbus.clock import Clock
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
-from xbus.errors import CallError, Refused
+from xbus.errors import CallError, Failed, Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.ids import numbered_event_id, token_hash
 from xbus.rpc.codec import pack_item
@@ -204,7 +204,11 @@ class Front:
         self._checks.batch(items, data)
         self._space.check_more()
         self._space.take(emitter_id, len(data))
-        return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, first_index, items, data))
+        try:
+            return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, first_index, items, data))
+        except CallError:
+            self._space.give_back((emitter_id,), (data,))
+            raise
 
     def append_item(self, emitter_id: int, envelope_id: UUID, event_id: UUID, item: bytes) -> Answer[int]:
         """Take one item, behind all others. See ``OpenEnvelope.append``.
@@ -216,7 +220,11 @@ class Front:
         self._space.check_more()
         self._space.take(emitter_id, len(item))
         packed = pack_item(item)
-        return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, None, 1, packed))
+        try:
+            return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, None, 1, packed))
+        except CallError:
+            self._space.give_back((emitter_id,), (item,))
+            raise
 
     def end_event(self, emitter_id: int, envelope_id: UUID, event_id: UUID, items: int | None) -> Answer[EndedEvent]:
         """End an event; answered with its ``EndedEvent``, durably. See ``OpenEnvelope.end_event``."""
@@ -290,7 +298,11 @@ class Front:
         puts = self._checks.whole(emitter_id, envelope_id, events, len(options.headers or b""))
         data_bytes = sum(len(event.data) for event in events)
         self._check_new(emitter_id, data_bytes)
-        self._checks.throttle.charge(emitter_id, sum(event.items for event in events), data_bytes)
+        try:
+            self._checks.throttle.charge(emitter_id, sum(event.items for event in events), data_bytes)
+        except Failed:
+            self._space.give_back([emitter_id] * len(events), [event.data for event in events])
+            raise
         write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), options)
         return self._envelopes.put(write, functools.partial(self._put, emitter_id, envelope_id, events, options))
 
@@ -311,7 +323,11 @@ class Front:
         types = self._checks.group(group, self._large_bytes)
         emitter_ids, envelope_ids, event_ids, _, items, data, heads, tags, header_bytes, _ = group
         self._space.take_new(emitter_ids, data)
-        self._checks.throttle.charge_all(emitter_ids, items, data)
+        try:
+            self._checks.throttle.charge_all(emitter_ids, items, data)
+        except Failed:
+            self._space.give_back(emitter_ids, data)
+            raise
         size = sum(map(len, data)) + header_bytes
         return self._envelopes.put_group(
             PutGroup(emitter_ids, self._clock.now(), envelope_ids, event_ids, types, items, data, heads, tags, size)

@@ -117,6 +117,17 @@ class Space:
             self.check_new()
             self._take_all(emitter_ids, [*map(len, data)])
 
+    def give_back(self, emitter_ids: Sequence[int], data: Sequence[bytes]) -> None:
+        """Take note that items which passed are refused all the same: they take no space.
+
+        Args:
+            emitter_ids: as of ``take_new``.
+            data: as of ``take_new``.
+        """
+        for emitter_id, items in zip(emitter_ids, data, strict=True):
+            if emitter_id in self._taken:
+                self._taken[emitter_id] = max(0, self._taken[emitter_id] - len(items))
+
     def _take_all(self, emitter_ids: Sequence[int], sizes: Sequence[int]) -> None:
         if (live := self.live_bytes) <= self._max_bytes * REOPEN_SHARE:
             return

@@ -5,6 +5,6 @@ envelope; ``OutboxSender`` sends what waits, from a running emitter or from ``xb
 """
 
 from xbus.emitter.outbox.box import ENVELOPE_BYTES, Outbox, OutboxStatus, QueuedEnvelope, QueuedEvent
-from xbus.emitter.outbox.lock import locked
+from xbus.emitter.outbox.file import locked
 
 __all__ = ["ENVELOPE_BYTES", "Outbox", "OutboxStatus", "QueuedEnvelope", "QueuedEvent", "locked"]

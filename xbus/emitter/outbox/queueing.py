@@ -18,8 +18,8 @@ from xbus.headers import NO_TAGS, EventTags
 from xbus.ids import Ids, format_uuid
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Frame, Value
-from xbus.rpc.exchange import AnswerTaker, pass_on
 from xbus.rpc.messages import EnvelopeOptionsMap, EventOptionsMap
+from xbus.rpc.owed_calls import AnswerTaker, pass_on
 
 P = ParamSpec("P")
 T = TypeVar("T")

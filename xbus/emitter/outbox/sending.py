@@ -8,8 +8,7 @@ from typing import Protocol
 
 from xbus.backoff import Backoff
 from xbus.clock import Clock
-from xbus.emitter.envelope import AsyncEnvelope, envelope_options
-from xbus.emitter.event import EventStart
+from xbus.emitter.envelope import AsyncEnvelope, EventStart, envelope_options
 from xbus.emitter.outbox.box import QueuedEnvelope, QueuedEvent
 from xbus.emitter.outbox.queueing import OutboxThread
 from xbus.emitter.patience import told_seconds

@@ -12,7 +12,7 @@ import logging
 import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from enum import Enum, auto
 from typing import Any, TypeAlias
 
@@ -24,18 +24,19 @@ from xbus.http.batches import plain
 from xbus.http.callbacks.client import CallbackClient, CallOutcome
 from xbus.http.dialects.cloudevents import BATCHED, NAMES
 from xbus.http.figures import Gauge, RoutemasterCounters, gauges
-from xbus.http.front import connected
+from xbus.http.front import SIGNS
 from xbus.http.targets import AllowedAddresses
-from xbus.reader.batch import ReadEvent, ReadItem
-from xbus.reader.claimed import ReaderBatch
+from xbus.reader.batch import ReaderBatch, ReadEvent, ReadItem
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
-from xbus.rpc.client import Client
+from xbus.rpc.client import Client, open_client
 from xbus.rpc.codec import Value
-from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer
-from xbus.rpc.messages.subscriptions import (
+from xbus.rpc.messages import (
+    BatchAnswer,
+    ClaimedBatchMap,
     FailedCallAnswer,
     MeasuredSubscriptions,
+    RangesAnswer,
     SubscriptionHealthMap,
     SubscriptionMap,
     SubscriptionsAnswer,
@@ -595,16 +596,17 @@ async def call_subscribers(
     if not settings.callbacks:
         yield
         return
-    async with (
-        connected(address, clock, MAX_MESSAGE_BYTES) as connection,
-        CallbackClient(AllowedAddresses(settings.callback_hosts), verifies=settings.callback_verify) as client,
-        asyncio.TaskGroup() as tasks,
-    ):
-        back = GatewayBack(connection, settings.callback_token)
-        service = CallbackService(back, client, clock, counters)
-        serving = tasks.create_task(service.run(), name="subscriptions")
-        counters.began("worker")
-        with look.measuring(back.measure):
-            yield
-        counters.ended("worker")
-        serving.cancel()
+    with ExitStack() as exit_stack:
+        connection = open_client(exit_stack, address, clock, SIGNS, MAX_MESSAGE_BYTES)
+        async with (
+            CallbackClient(AllowedAddresses(settings.callback_hosts), verifies=settings.callback_verify) as client,
+            asyncio.TaskGroup() as tasks,
+        ):
+            back = GatewayBack(connection, settings.callback_token)
+            service = CallbackService(back, client, clock, counters)
+            serving = tasks.create_task(service.run(), name="subscriptions")
+            counters.began("worker")
+            with look.measuring(back.measure):
+                yield
+            counters.ended("worker")
+            serving.cancel()

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import re
 from collections.abc import AsyncIterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -19,8 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import envelope_options
-from xbus.emitter.event import EventStart
+from xbus.emitter.envelope import EventStart, envelope_options
 from xbus.emitter.receipt import Receipt
 from xbus.errors import Refused
 from xbus.headers import HeaderValue, event_tags
@@ -84,8 +84,7 @@ class CloudEvent:
 
 async def _post(gateway: Gateway, request: Request) -> Response:
     line = await gateway.line(request)
-    body = gateway.body(request)
-    try:
+    with closing(gateway.body(request)) as body:
         content_type = one_value(request.headers, CONTENT_TYPE)
         kind = MediaType.of(content_type)
         if kind.name == BATCHED:
@@ -97,8 +96,6 @@ async def _post(gateway: Gateway, request: Request) -> Response:
         else:
             event = await _binary(request, content_type, body)
         return JsonAnswer(receipt_map(await _send(line, event)), HTTPStatus.CREATED)
-    finally:
-        body.close()
 
 
 async def _send(line: EmitterContext, event: CloudEvent) -> Receipt:

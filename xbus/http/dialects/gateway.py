@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -58,6 +59,11 @@ class Gateway:
     def body(self, request: Request) -> Body:
         """Give the body of a request, as it comes."""
         return Body(request.stream(), self.room, self.settings.max_document_bytes)
+
+    async def json(self, request: Request) -> object:
+        """Read the body of a request as JSON; see ``Body.json``."""
+        with closing(self.body(request)) as body:
+            return await body.json()
 
 
 class JsonAnswer(JSONResponse):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TypeVar
@@ -11,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import envelope_options
-from xbus.emitter.event import EventStart
+from xbus.emitter.envelope import EventStart, envelope_options
 from xbus.emitter.receipt import Receipt
 from xbus.errors import Refused
 from xbus.headers import event_tags
@@ -39,8 +39,14 @@ from xbus.http.tails import Follower, HeldAnswer, TailAnswer, TailQuestion
 from xbus.json_views import has_one_name_twice
 from xbus.reader.batch import read_event
 from xbus.rpc.codec import Value, pack
-from xbus.rpc.messages import CheckpointAnswer, ClaimedBatchMap, EnvelopeOptionsMap, RangesAnswer
-from xbus.rpc.messages.subscriptions import MeasuredSubscriptions, SubscriptionHealthMap
+from xbus.rpc.messages import (
+    CheckpointAnswer,
+    ClaimedBatchMap,
+    EnvelopeOptionsMap,
+    MeasuredSubscriptions,
+    RangesAnswer,
+    SubscriptionHealthMap,
+)
 from xbus.rpc.shapes import AnswerReader
 
 
@@ -159,14 +165,11 @@ async def _sent(gateway: Gateway, request: Request, send: Send[T]) -> tuple[T, d
     notes: list[str] = []
     tags = tags_of(request.headers)
     line = await gateway.line(request)
-    body = gateway.body(request)
     start = EventStart(request.path_params["type"], tags=event_tags(None, tags.partition_key))
     options = envelope_options(tags.ordering_key, tags.key, tags.headers)
-    try:
+    with closing(gateway.body(request)) as body:
         items = items_of(one_value(request.headers, CONTENT_TYPE), body, notes.append)
         return await send(line, start, items, options), {NOTE: ascii("; ".join(notes))[1:-1]} if notes else {}
-    finally:
-        body.close()
 
 
 async def _post_envelope(gateway: Gateway, request: Request) -> Response:
@@ -344,11 +347,7 @@ def _written(
 
 
 async def _post_checkpoint(gateway: Gateway, request: Request) -> Response:
-    body = gateway.body(request)
-    try:
-        ticket, place = _checkpoint(await body.json())
-    finally:
-        body.close()
+    ticket, place = _checkpoint(await gateway.json(request))
     token = token_of(request.headers)
     settled = ticket.settled(place)
     answer = await gateway.back.call("xbus.checkpoint", token, ticket.program, *settled, request.path_params["reader"])

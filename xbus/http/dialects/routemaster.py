@@ -10,6 +10,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import AsyncIterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -18,8 +19,7 @@ from urllib.parse import unquote, urlunsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from xbus.emitter.envelope import envelope_options
-from xbus.emitter.event import EventStart
+from xbus.emitter.envelope import EventStart, envelope_options
 from xbus.errors import Refused, XbusError
 from xbus.http.bodies import off_loop, read_json
 from xbus.http.dialects.gateway import Answer, Gateway, JsonAnswer, Operation
@@ -28,7 +28,7 @@ from xbus.http.problems import problem
 from xbus.http.request_tags import token_of
 from xbus.http.targets import https_parts
 from xbus.rpc.items import item_bytes
-from xbus.rpc.provisioning.messages import ClientTokenMap, SubscriberMap, SubscriptionWishMap, TopicMap
+from xbus.rpc.messages import ClientTokenMap, SubscriberMap, SubscriptionWishMap, TopicMap
 from xbus.rpc.shapes import AnswerReader
 
 PROBLEM_CODE = "x-xbus-problem"
@@ -201,16 +201,8 @@ CLAIMED = ("unknown_type", "type_not_allowed")
 async def _push(gateway: Gateway, request: Request) -> Response:
     line = await gateway.line(request)
     topic = check_topic(request.path_params["name"])
-    body = gateway.body(request)
-    try:
-        event = read_event(
-            topic,
-            await body.json(),
-            gateway.clock.now(),
-            gateway.settings.topic_data_bytes,
-        )
-    finally:
-        body.close()
+    found = await gateway.json(request)
+    event = read_event(topic, found, gateway.clock.now(), gateway.settings.topic_data_bytes)
     item = item_bytes(event.fields)
 
     async def items() -> AsyncIterator[bytes]:
@@ -344,11 +336,7 @@ def _number(found: dict[object, object], name: str, default: int) -> int:
 async def _subscribe(gateway: Gateway, request: Request) -> Response:
     token = token_of(request.headers)
     await gateway.front.check(token)
-    body = gateway.body(request)
-    try:
-        wish = read_subscription(await body.json())
-    finally:
-        body.close()
+    wish = read_subscription(await gateway.json(request))
     await gateway.targets.check(wish["url"])
     await gateway.front.call(token, "xbus.subscribe", wish)
     return nothing()
@@ -449,13 +437,10 @@ async def _list_tokens(gateway: Gateway, request: Request) -> Response:
 async def _add(gateway: Gateway, request: Request) -> Response:
     token = token_of(request.headers)
     await gateway.front.check(token)
-    body = gateway.body(request)
-    try:
+    with closing(gateway.body(request)) as body:
         text = await body.json_text()
         # As the document's own example for curl asks, whose client has no name.
         wanted = await off_loop(read_json, text) if text else {"name": f"client-{secrets.token_hex(NAME_BYTES)}"}
-    finally:
-        body.close()
     if not isinstance(wanted, dict) or not isinstance(wanted.get("name"), str):
         raise Refused("the body is no map with a name", "send the name of the client", code="bad_body")
     chosen = wanted.get("token")

@@ -9,12 +9,11 @@ from zmq.utils.monitor import parse_monitor_message
 
 from xbus.clock import Clock
 from xbus.rpc.codec import Frame
-from xbus.rpc.drain import Drain
+from xbus.rpc.drain import Drain, bytes_on_wire
 from xbus.rpc.guard import tcp
 from xbus.rpc.guard.connections import UNKNOWN, Connection, ConnectionTable
 from xbus.rpc.guard.cuts import KEY_REVOKED, CutLog
 from xbus.rpc.guard.limits import TrafficLimits, judge, measured
-from xbus.rpc.multipart import bytes_on_wire
 
 LOOK_SECONDS = 0.05
 """The least seconds between two looks. More let a fast peer take more memory, fewer cost more calls of the system."""

@@ -136,8 +136,9 @@ class Incoming:
         self._limits = limits
         self._most_frames = limits.frames
         self._most_bytes = limits.message_bytes + sum(map(len, route))
-        self._plain = _NO_FLAGS
-        """The largest flags of a frame that needs no check of its own while all of it has come."""
+        self._most_of_frame = limits.frame_bytes
+        self._plain = self._plain_long = _NO_FLAGS
+        """The largest flags of frames that need no check once they have come: of short ones, and of long ones."""
         self._data = b""
         self._at = 0
         self._flags = 0
@@ -200,15 +201,16 @@ class Incoming:
                     if begin > end:
                         break
                     stop = begin + _LENGTH.unpack_from(data, at + 1)[0]
-                self._check(flags, stop - begin)
-                if stop > end:
-                    self._flags, self.missing, at = flags, stop - end, end
-                    self._keep(data[begin:])
-                    break
-                if flags & COMMAND:
-                    self._obey(data[begin:stop])
-                    at, plain = stop, self._plain
-                    continue
+                if flags > self._plain_long or stop > end or stop - begin > self._most_of_frame:
+                    self._check(flags, stop - begin)
+                    if stop > end:
+                        self._flags, self.missing, at = flags, stop - end, end
+                        self._keep(data[begin:])
+                        break
+                    if flags & COMMAND:
+                        self._obey(data[begin:stop])
+                        at, plain = stop, self._plain
+                        continue
             frames.append(data[begin:stop])
             at = stop
             if not flags & MORE:
@@ -287,8 +289,8 @@ class Incoming:
             raise ProtocolError("a message comes before the handshake of ZMTP is over")
         elif flags > _OF_MESSAGES:
             raise ProtocolError("a frame of ZMTP has flags that nobody knows")
-        elif size > self._limits.frame_bytes:
-            raise ProtocolError(f"a frame has {size} bytes, and {self._limits.frame_bytes:.0f} are taken at the most")
+        elif size > self._most_of_frame:
+            raise ProtocolError(f"a frame has {size} bytes, and {self._most_of_frame:.0f} are taken at the most")
         elif len(self._frames) >= self._most_frames or size + sum(map(len, self._frames)) > self._most_bytes:
             raise self._too_large(len(self._frames) + 1)
 
@@ -321,7 +323,8 @@ class Incoming:
                 raise ProtocolError("the handshake of ZMTP has another command than READY")
             _check_ready(body[len(_READY) :], self._role)
             self.is_ready = True
-            if self._limits.frame_bytes >= MOST_SHORT:
+            self._plain_long = _OF_MESSAGES
+            if self._most_of_frame >= MOST_SHORT:
                 self._plain = MORE
         elif body.startswith(_PING):
             context = body[len(_PING) + _TTL_BYTES :]

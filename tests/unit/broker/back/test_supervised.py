@@ -22,7 +22,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots.entries import RunnerEntry
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.errors import Refused
-from xbus.rpc.exchange import OverdueCall
+from xbus.rpc.owed_calls import OverdueCall
 from xbus.states import PresenceState
 from xbus.supervision.health import Health
 

@@ -2,20 +2,27 @@
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from tests.support.clock import StandingClock
 from tests.support.faults import Faults
+from tests.support.journal import Scribe
 from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes.checks import Checks, NewEvent
+from xbus.broker.front.envelopes.checks import Checks, NewEvent, NewGroup
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.front import Front
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
-from xbus.errors import JournalError, JournalUnavailable, Refused
+from xbus.broker.journal.log.emitters.entries import EmitterEntry
+from xbus.broker.journal.writes import SendingLimits
+from xbus.envelope import PLAIN_HEAD
+from xbus.errors import Failed, JournalError, JournalUnavailable, Refused
+from xbus.headers import NO_TAGS
 from xbus.rpc.codec import pack_items
 from xbus.supervision.health import Health
 
@@ -142,3 +149,42 @@ async def test_events_that_are_anothers_do_not_get_in(north: Desk, south: Desk) 
     assert stored is not None
     assert [(each.event_id, each.items) for each in stored.events] == [(whole.event_id, 1)]
     assert not south.front.has_open_envelope(south.emitter_id)
+
+
+async def put_alone(north: Desk) -> None:
+    await north.put(uuid.uuid4(), event(b"a" * 20))
+
+
+async def put_in_a_group(north: Desk) -> None:
+    data = pack_items([b"a" * 20])
+    columns = ([uuid.uuid4().bytes], [uuid.uuid4().bytes], ["notes"], [1], [data], [PLAIN_HEAD], [NO_TAGS])
+    await north.front.put_group(NewGroup([north.emitter_id], *columns, 0, 0))
+
+
+async def put_in_parts(north: Desk) -> None:
+    envelope_id = await north.start_envelope()
+    event_id = await north.start_event(envelope_id)
+    await north.journal.run(lambda _: None)  # what waits for its commit takes space, too
+    await north.append(envelope_id, event_id, 0, [b"a" * 20])
+
+
+@pytest.mark.parametrize("put", [put_alone, put_in_a_group, put_in_parts])
+async def test_items_that_are_refused_take_no_space(
+    journal: Journal, configuration: Configuration, replies: ReplyRequests, put: Callable[[Desk], Awaitable[None]]
+) -> None:
+    """An emitter that is told to slow down sends the same items again and again."""
+    health, clock = Health("front", StandingClock()), StandingClock()
+    emitter_id = (await Scribe.of(journal)).emitter_id("north")
+    async with asyncio.TaskGroup() as tasks:
+        space = Space(journal, 1_000, health)
+        front = Front(journal, Checks(configuration, LIMITS, clock), clock, replies, lambda: None, tasks, space)
+        north = Desk(front, journal, emitter_id)
+        await north.put(uuid.uuid4(), event(b"x" * 950))
+        emitters = cast("dict[int, EmitterEntry]", configuration.catalog.emitters)
+        emitters[emitter_id] = replace(emitters[emitter_id], limits=SendingLimits(items_per_second=1))
+        await put(north)
+        for _ in range(10):
+            with pytest.raises(Failed) as caught:
+                await put(north)
+            assert caught.value.code == "slow_down"
+        assert health.healthy

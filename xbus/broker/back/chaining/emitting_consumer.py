@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -19,13 +20,13 @@ from xbus.config import BackSettings
 from xbus.errors import CallError, ConnectionLost, Failed, JournalError, Refused
 from xbus.headers import NO_TAGS
 from xbus.rpc.codec import Value
-from xbus.rpc.exchange import AnswerTaker, OverdueCall, pass_on
 from xbus.rpc.messages import HeadersMap
+from xbus.rpc.owed_calls import AnswerTaker, Callee, OverdueCall
 
 Words: TypeAlias = DeliveryNote | HeadersMap
 
 
-class EmittingConsumer:
+class EmittingConsumer(Callee):
     """A ``Callee`` in the back's own process: it emits what comes to a node.
 
     Each method is named as the verb that it answers. Nothing is kept of an envelope beyond its end.
@@ -43,6 +44,7 @@ class EmittingConsumer:
     connection: bytes | None = None
     overdue: Sequence[OverdueCall] = ()
     """Its calls have no time-out."""
+    owed: int = 0
 
     def __init__(
         self,
@@ -64,32 +66,11 @@ class EmittingConsumer:
         self._emissions: dict[str, Emission] = {}
         self._answered = asyncio.Event()
         self._now = asyncio.get_running_loop().time
-        self.owed = 0
-        """The number of calls that are not answered yet."""
 
     @property
     def heard_at(self) -> float:
         """Give the moment of now: it lives as long as the back does."""
         return self._now()
-
-    def call(
-        self,
-        method: str,
-        *args: Any,
-        timeout: float | None = None,
-        renewed: Callable[[], float | None] | None = None,
-    ) -> "asyncio.Future[Value]":
-        """Carry a verb out; the back waits for its own database as long as it takes."""
-        answer: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
-        carrying_out = self._carry_out(answer, method, *args)
-        try:
-            self._tasks.create_task(carrying_out, name=f"{method} of {self._role.login}")
-        except RuntimeError:  # the broker ends just now
-            carrying_out.close()
-            answer.set_exception(ConnectionLost(f"{self._role.login}: the broker ends"))
-        else:
-            self.owed += 1
-        return answer
 
     def ask(
         self,
@@ -99,25 +80,33 @@ class EmittingConsumer:
         timeout: float | None = None,
         renewed: Callable[[], float | None] | None = None,
     ) -> None:
-        """Carry a verb out as ``call`` does, without a future for whoever asks."""
-        pass_on(self.call(method, *args), taker)
-
-    async def _carry_out(self, answer: "asyncio.Future[Value]", method: str, *args: Any) -> None:
+        """Carry a verb out; the back waits for its own database as long as it takes."""
+        carrying_out = self._carry_out(method, args)
         try:
-            outcome = await self._verbs[method](self, *args)
-        except (CallError, JournalError) as error:
-            if not answer.done():
-                answer.set_exception(error if isinstance(error, CallError) else _failed(error))
+            task = self._tasks.create_task(carrying_out, name=f"{method} of {self._role.login}")
+        except RuntimeError:  # the broker ends just now
+            carrying_out.close()
+            taker(None, ConnectionLost(f"{self._role.login}: the broker ends"))
+        else:
+            self.owed += 1
+            task.add_done_callback(partial(self._carried_out, taker))
+
+    async def _carry_out(self, method: str, args: tuple[object, ...]) -> tuple[Value, CallError | None]:
+        try:
+            return await self._verbs[method](self, *args), None
+        except CallError as error:
+            return None, error
+        except JournalError as error:
+            return None, Failed(error.cause, error.next_step, code=error.code)
         except Exception as error:
             log.exception("a node could not emit", extra={"action": "not_emitted", "role": self._role.login})
-            if not answer.done():
-                answer.set_exception(Failed(f"a fault in the broker ({error!r:.200})", code="internal_error"))
-        else:
-            if not answer.done():
-                answer.set_result(outcome)
-        finally:
-            self.owed -= 1
-            self._answered.set()
+            return None, Failed(f"a fault in the broker ({error!r:.200})", code="internal_error")
+
+    def _carried_out(self, taker: AnswerTaker, task: "asyncio.Task[tuple[Value, CallError | None]]") -> None:
+        self.owed -= 1
+        self._answered.set()
+        if not task.cancelled():
+            taker(*task.result())
 
     async def settled(self) -> None:
         """Wait until nothing is owed."""
@@ -296,10 +285,6 @@ class EmittingConsumer:
             if emitter.kind == "node" and emitter.login == self._role.login:
                 return emitter.id
         raise Failed("the bus has no emitter for the node yet", code="configuration_behind")
-
-
-def _failed(error: JournalError) -> Failed:
-    return Failed(error.cause, error.next_step, code=error.code)
 
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from xbus.broker.back.recipients import CircuitBreakers, RecipientProxy, Registr
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
 from xbus.broker.journal.log.event_states import DONE
 from xbus.clock import Clock
-from xbus.rpc.messages.insight import CallInHand, DeliveredToRole, GraceLeft, Insight, RoleInsight
+from xbus.rpc.messages import CallInHand, DeliveredToRole, GraceLeft, Insight, RoleInsight
 from xbus.states import ConsumerState
 
 

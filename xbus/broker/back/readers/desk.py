@@ -311,12 +311,17 @@ class ReaderDesk:
         """Give all ranges of a program up in order.
 
         Raises:
-            JournalUnavailable: the database can't be written now; they are free all the same.
+            JournalUnavailable: the database can't be written now; they are free all the same, and a later look writes
+                it down.
         """
         self.calls.forget(program.id)
-        left = self.sharing.leave(program.id)
+        left = [lease_of(lease, program.id) for lease in self.sharing.leave(program.id)]
         self.calls.wake()
-        await self._journal.run(release, [lease_of(lease, program.id) for lease in left])
+        try:
+            await self._journal.run(release, left)
+        except JournalUnavailable:
+            self._freed += left
+            raise
 
     def unheard(self, range_id: int, counter: int) -> None:
         """Free the ranges of a program that a batch did not reach, unless it calls again already."""

@@ -12,7 +12,7 @@ from xbus.broker.journal.readers.status import ReaderStatus, list_readers
 from xbus.broker.journal.readers.subscribers import SubscriberStatus
 from xbus.broker.journal.readers.subscriptions import CallFailure, SubscriptionEntry, list_subscriptions, note_call
 from xbus.clock import Clock
-from xbus.rpc.messages.subscriptions import SubscriptionHealthMap, SubscriptionMap
+from xbus.rpc.messages import SubscriptionHealthMap, SubscriptionMap
 from xbus.supervision.health import Health, Problem
 
 SUBSCRIPTION_FAILING = "subscription_failing"

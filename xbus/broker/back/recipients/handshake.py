@@ -11,8 +11,8 @@ from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import CallError, Refused
 from xbus.ids import proof_of
 from xbus.rpc.codec import Value
-from xbus.rpc.exchange import Callee
 from xbus.rpc.frames import UNKNOWN_METHOD
+from xbus.rpc.owed_calls import Callee
 
 REQUIRED_TEXTS = ("name", "host", "start_date", "local_time")
 REQUIRED_NUMBERS = ("version", "api_version")

@@ -37,8 +37,8 @@ from xbus.config import BackSettings
 from xbus.errors import CallError, Failed
 from xbus.ids import texts_of
 from xbus.rpc.codec import Value
-from xbus.rpc.exchange import AnswerTaker, Callee
 from xbus.rpc.messages import HeadersMap, OutputHandover
+from xbus.rpc.owed_calls import AnswerTaker, Callee
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from xbus.broker.journal.subscribers import Subscriber, SubscriptionWish
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.rpc.dispatch import verb
-from xbus.rpc.provisioning.messages import ClientTokenMap, SubscriberMap, SubscriptionWishMap, TopicMap
+from xbus.rpc.messages import ClientTokenMap, SubscriberMap, SubscriptionWishMap, TopicMap
 
 
 class ProvisioningVerbs:

@@ -15,7 +15,7 @@ from xbus.errors import CallError, Refused
 from xbus.ids import keyed_envelope_id, parse_new_uuid
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import verb
-from xbus.rpc.messages.insight import RefusedCall, SlowedEmitter
+from xbus.rpc.messages import RefusedCall, SlowedEmitter
 
 MOST_REFUSALS = 10_000
 """So many envelopes are remembered, those that were refused last. More takes memory, and reaches further back."""

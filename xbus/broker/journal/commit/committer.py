@@ -41,7 +41,7 @@ from xbus.broker.journal.database.engine import (
     journal_error,
     journal_errors,
 )
-from xbus.broker.journal.database.postgres_session import PostgresSession
+from xbus.broker.journal.database.postgres_session import PostgresSession, was_refused
 from xbus.broker.journal.database.promises import check_durable
 from xbus.broker.journal.writes import PutEnvelope, PutGroup, StartEvent, Write, write_size
 from xbus.clock import SystemClock
@@ -178,6 +178,7 @@ class Committer:
         if self.faults > calls[0].faults_known and any(self._is_overtaken(call) for call in calls):
             return self._write_singly(calls)
         if self._undecided is not None:
+            self._note_outage(self.outage or _away(), 0)  # the database may be back for calls behind these
             return [_away()] * len(calls)
         try:
             try:
@@ -205,8 +206,7 @@ class Committer:
         steps: list[WriteJob] = []
         for call in calls:
             if isinstance(call.what, Step):
-                # Whoever makes a step waits for nothing that is written here.
-                steps.append(call)
+                steps.append(call)  # whoever makes a step waits for nothing that is written here
             elif isinstance(call.what, Write):
                 writes.append(call)
             else:
@@ -231,8 +231,7 @@ class Committer:
                 raise
             except JournalUnavailable as error:
                 return dict.fromkeys(steps, error)
-            except XbusError:
-                # One of them is refused: each alone, so that the others don't fail with it.
+            except XbusError:  # one of them is refused: each alone, so that the others don't fail with it
                 pass
         return {call: self._do_errand(step.carry_out) for call, step in steps.items()}
 
@@ -266,6 +265,7 @@ class Committer:
                 self.outage = error
             self._disconnect()
             raise
+        self._is_new = False
         self._confirm()
 
     def _write_singly(self, calls: Sequence[WriteJob]) -> Sequence[object]:
@@ -276,7 +276,12 @@ class Committer:
         return call.faults_known < max(self._last_outage, last_fault)
 
     def _overtaken(self, call: WriteJob) -> JournalError:
-        if (taken := self._taken_in.get(cast(UUID, getattr(call.what, "envelope_id", None)))) is not None:
+        envelope_id = cast(UUID, getattr(call.what, "envelope_id", None))
+        taken = self._taken_in.get(envelope_id)
+        # The maker of a call behind this one may know of that failure, and can't know of this refusal.
+        self._note_faults([call])
+        if taken is not None:
+            self._taken_in[envelope_id] = taken
             return EventIdTaken(taken.cause, taken.next_step)
         return JournalUnavailable("a write before this one failed", "repeat both")
 
@@ -331,6 +336,7 @@ class Committer:
                 self._fence.stamp(driver, data_bytes, is_first=self._is_new)
                 committing = True
                 transaction.commit()
+                self._is_new = False
             except DivisionByZero:
                 transaction.rollback()
                 self._fence.end(driver)
@@ -343,10 +349,9 @@ class Committer:
                 if not isinstance(error, JournalUnavailable):
                     raise error from error.__cause__
                 self._disconnect()
-                if not committing:
+                if not committing or was_refused(error.__cause__):
                     raise error from error.__cause__
-                number = self._fence.number
-                committed = self._was_committed(number)
+                committed = self._was_committed(number := self._fence.number)
                 if committed is None:
                     self._undecided = _Undecided(number, calls, answers)
                     self._note_outage(error, data_bytes)
@@ -364,7 +369,6 @@ class Committer:
 
     def _confirm(self, written: Sequence[Write[object]] = ()) -> None:
         self._fence.committed = self._fence.number
-        self._is_new = False
         # A full disk takes what is small, long after it refused what is large.
         if self._lacked_bytes == 0 or sum(map(write_size, written)) >= self._lacked_bytes:
             self.outage, self._lacked_bytes = None, 0
@@ -469,11 +473,7 @@ RIVALS: Mapping[str, Sequence[str]] = {"broker": ("back", "front"), "front": ("b
 
 
 class SeenEnd(NamedTuple):
-    """The envelope at the end of the log, as this process has seen it.
-
-    Args:
-        envelope_id: None if nobody has read it.
-    """
+    """The envelope at the end of the log, as this process has seen it. Without an id nobody has read it."""
 
     position: int
     envelope_id: UUID | None

@@ -59,6 +59,15 @@ def ends_session(error: BaseException | None) -> bool:
     return code is not None and (code in ENDING_CODES or code.startswith(CONNECTION_CLASS))
 
 
+def was_refused(error: BaseException | None) -> bool:
+    """Check whether a server that goes on refused a statement, and so has rolled its transaction back.
+
+    One that panics for want of disk may have written the record of the COMMIT, and find it when it recovers.
+    """
+    is_error = isinstance(error, psycopg2.Error) and error.diag.severity_nonlocalized == "ERROR"
+    return is_error and not ends_session(error)
+
+
 class PostgresCursor(extensions.cursor):
     """A cursor that ends its session by an error after which that serves nobody."""
 
@@ -145,9 +154,10 @@ class PostgresSession(extensions.connection):
             if has_begun:
                 with closing(self.cursor()) as cursor:
                     cursor.execute(statement, values)
-        except psycopg2.Error:
-            if not self.closed and self.info.transaction_status == extensions.TRANSACTION_STATUS_INERROR:
-                # The server leaves out what stands behind a statement that failed, so it has not committed.
+        except Exception:
+            if not self.closed and self.info.transaction_status != extensions.TRANSACTION_STATUS_IDLE:
+                # The server leaves out what stands behind a statement that failed, so it has not committed. It got
+                # nothing of a message whose values the driver can't write.
                 with closing(self.cursor()) as cursor:
                     cursor.execute("ROLLBACK")
             raise

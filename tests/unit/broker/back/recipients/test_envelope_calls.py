@@ -8,7 +8,7 @@ import pytest
 from tests.support.clock import StandingClock
 from xbus.broker.back.recipients.recipient import EnvelopeCalls
 from xbus.errors import ProtocolError
-from xbus.rpc.exchange import Callee
+from xbus.rpc.owed_calls import Callee
 
 ENVELOPE = bytes(16)
 

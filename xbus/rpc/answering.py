@@ -11,9 +11,9 @@ import math
 import os
 import secrets
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any, TypeAlias
 
@@ -49,16 +49,38 @@ SUPERSEDED = "connection_superseded"
 
 
 @dataclass(eq=False, slots=True)
-class Unanswered:
-    """The calls of a connection that began in one period and are not answered yet.
+class Share:
+    """The calls of a connection, as ``Turns`` counts them.
 
     Args:
-        weight: of all of them.
-        calls: their number.
+        peer: its id.
+        period: of its last call, or the present one while calls wait.
+        calls: the number of its unanswered calls that began in that period.
+        weight: theirs.
+        earlier_calls: those that began in the period before.
+        earlier_weight: theirs.
+        debt: the weight by which a call went beyond the share; answers to others pay it, and the end of the period.
+        waiting: calls, in their order.
+        waiting_bytes: of those.
+        is_stopped: whether nothing more is read of the connection until half of its room is free.
     """
 
-    weight: int = 0
+    peer: bytes
+    period: int
     calls: int = 0
+    weight: int = 0
+    earlier_calls: int = 0
+    earlier_weight: int = 0
+    debt: float = 0.0
+    waiting: "deque[Call]" = field(default_factory=deque)
+    waiting_bytes: int = 0
+    is_stopped: bool = False
+
+    def begin_period(self, period: int) -> None:
+        """Count the calls that begin from now on apart from those of the period before."""
+        is_next = period == self.period + 1
+        self.earlier_calls, self.earlier_weight = (self.calls, self.weight) if is_next else (0, 0)
+        self.period, self.calls, self.weight, self.debt = period, 0, 0, 0.0
 
 
 class Call:
@@ -72,7 +94,8 @@ class Call:
         connection: by which it came; None for a call by a channel.
 
     Attributes:
-        counted_in: where ``Turns`` counts it while it is under way.
+        share: that of its connection, where ``Turns`` counts it while it is under way.
+        period: in which that began.
         debt_before: the debt of its connection before it was counted.
         id: of the request.
         method: the verb.
@@ -80,11 +103,24 @@ class Call:
         since: when its answer began to be waited for, on the monotonic clock; infinite for one that is given at once.
     """
 
-    __slots__ = ("args", "connection", "counted_in", "debt_before", "frames", "id", "method", "peer", "since", "size")
+    __slots__ = (
+        "args",
+        "connection",
+        "debt_before",
+        "frames",
+        "id",
+        "method",
+        "peer",
+        "period",
+        "share",
+        "since",
+        "size",
+    )
 
     id: int
     method: str
     args: list[Value]
+    period: int
     debt_before: float
 
     def __init__(self, peer: bytes, frames: list[bytes], size: int, connection: CallerConnection | None = None) -> None:
@@ -92,7 +128,7 @@ class Call:
         self.frames = frames
         self.size = size
         self.connection = connection
-        self.counted_in: Unanswered | None = None
+        self.share: Share | None = None
         self.since = math.inf
 
 

@@ -63,7 +63,8 @@ class OverdueCall(NamedTuple):
 class Callee(Protocol):
     """Somebody whose verbs can be called.
 
-    A ``Client`` reaches it at its address. A ``PeerClient`` reaches it over the connection that it made itself.
+    A ``Client`` reaches it at its address. A ``PeerClient`` reaches it over the connection that it made itself. The
+    node that emits is in the back's own process.
     """
 
     @property
@@ -89,7 +90,10 @@ class Callee(Protocol):
         timeout: float | None = None,
         renewed: Callable[[], float | None] | None = None,
     ) -> "asyncio.Future[Value]":
-        """Call a verb; see ``OwedCalls.call``."""
+        """Call a verb as ``ask`` does; a future gets the answer."""
+        future = asyncio.get_running_loop().create_future()
+        self.ask(method, args, partial(_give, future), timeout, renewed)
+        return future
 
     def ask(
         self,
@@ -99,7 +103,18 @@ class Callee(Protocol):
         timeout: float | None = None,
         renewed: Callable[[], float | None] | None = None,
     ) -> None:
-        """Call a verb; see ``OwedCalls.ask``."""
+        """Call a verb; the request is sent before this returns, if it can be sent now.
+
+        Args:
+            taker: gets the answer, in the turn of the loop in which it comes. An error is ``Refused`` or ``Failed`` as
+                the other side says, ``TimedOut``, or ``ConnectionLost``.
+            timeout: seconds after which the call fails with ``TimedOut``; it stays owed.
+            renewed: asked when that time is over: when, on the loop's clock, it began anew, as the other side showed
+                that it gets on with the call; None for never.
+
+        Raises:
+            ProtocolError: an argument can't be encoded.
+        """
 
     async def settled(self) -> None:
         """Wait until nothing is owed: all is answered, or the connection that it was owed over is gone."""
@@ -108,7 +123,7 @@ class Callee(Protocol):
         """Call it no more; unanswered calls fail with ``ConnectionLost``."""
 
 
-class OwedCalls:
+class OwedCalls(Callee):
     """The calls of one connection that are owed an answer.
 
     Calls are sent in the order in which they are made. One that can't be sent now waits, and so do those behind it.
@@ -120,6 +135,9 @@ class OwedCalls:
         ids: where its numbers come from; its own count by default.
         packer: packs the arguments; its own by default.
     """
+
+    connection: bytes | None = None
+    heard_at: float | None = None
 
     def __init__(
         self,
@@ -143,33 +161,8 @@ class OwedCalls:
         self._next_look_at = math.inf
         self._settled: Promise[None] | None = None
         """Settled when nothing is owed any more, while somebody waits for that."""
-        self.heard_at: float | None = None
-        """When the other side last answered, on the loop's clock; None before the first time."""
-
-    def call(
-        self,
-        method: str,
-        args: tuple[object, ...],
-        timeout: float | None = None,
-        renewed: Callable[[], float | None] | None = None,
-    ) -> "asyncio.Future[Value]":
-        """Call a verb; the request is sent before this returns, if it can be sent now.
-
-        Args:
-            timeout: seconds after which the future fails with ``TimedOut``; the call stays owed.
-            renewed: asked when that time is over: when, on the loop's clock, it began anew, as the other side showed
-                that it gets on with the call; None for never.
-
-        Returns:
-            A future of the answer. It fails with ``Refused`` or ``Failed`` as the other side says, with ``TimedOut``,
-            or with ``ConnectionLost``.
-
-        Raises:
-            ProtocolError: an argument can't be encoded.
-        """
-        future = self._loop.create_future()
-        self.ask(method, args, partial(_give, future), timeout, renewed)
-        return future
+        self.refusal: CallError | None = None
+        """The error of each call that is made now, without a try; None while calls are sent, or wait."""
 
     def ask(
         self,
@@ -179,14 +172,10 @@ class OwedCalls:
         timeout: float | None = None,
         renewed: Callable[[], float | None] | None = None,
     ) -> None:
-        """Call a verb as ``call`` does, without a future.
-
-        Args:
-            taker: gets the answer in the turn of the loop in which it comes.
-
-        Raises:
-            ProtocolError: an argument can't be encoded.
-        """
+        """Call a verb; see ``Callee.ask``."""
+        if self.refusal is not None:
+            taker(None, self.refusal)
+            return
         request_id = next(self._ids) % _REQUEST_IDS
         frames = encode_request(
             self._sender, request_id, self._clock.now().timestamp(), method, args, self._packer.pack
@@ -202,12 +191,6 @@ class OwedCalls:
         if self._unsent or not self.send(frames):
             self._unsent[request_id] = frames
 
-    def refuse(self, error: CallError) -> "asyncio.Future[Value]":
-        """Make the future of a call that is not even tried."""
-        future = self._loop.create_future()
-        future.set_exception(error)
-        return future
-
     @property
     def owed(self) -> int:
         """The number of calls without an answer, with those that timed out here."""
@@ -219,7 +202,7 @@ class OwedCalls:
         return list(self._overdue.values())
 
     async def settled(self) -> None:
-        """Wait until nothing is owed: all is answered, or has failed with its connection."""
+        """Wait until nothing is owed: all is answered, or the connection that it was owed over is gone."""
         if self._calls:
             self._settled = self._settled or Promise()
             await settled(self._settled)
@@ -265,6 +248,11 @@ class OwedCalls:
         for call in calls.values():
             _fail(call.taker, error)
 
+    def close(self) -> None:
+        """Refuse further calls; unanswered ones fail with ``ConnectionLost``."""
+        self.refusal = ConnectionLost(f"{self.name}: the connection was closed here")
+        self.fail_all(self.refusal)
+
     def _look_at(self, moment: float) -> None:
         """Look for calls whose time is over; one timer serves all of them, as most are answered long before."""
         if self._next_look is not None:
@@ -309,9 +297,9 @@ class _AwaitedCall:
     """A call that is owed an answer.
 
     Args:
-        taker: as of ``OwedCalls.ask``; whoever waited no longer is not told again.
-        timeout: as of ``OwedCalls.call``.
-        renewed: as of ``OwedCalls.call``.
+        taker: as of ``Callee.ask``; whoever waited no longer is not told again.
+        timeout: as of ``Callee.ask``.
+        renewed: as of ``Callee.ask``.
         due_at: when its time is over, on the loop's clock.
     """
 
@@ -359,132 +347,63 @@ def _take_late(answer: Value, error: CallError | None) -> None:
     """Take an answer for which nobody waits any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerWire:
-    """The server's port, as those see it who call its peers.
-
-    Args:
-        transmit: sends a message to a peer; false if its queue is full. It raises ``ConnectionLost`` if the peer is
-            gone.
-        read_all: reads what has come until now.
-    """
-
-    transmit: Callable[[Sequence[Frame]], bool]
-    read_all: Callable[[], None]
-
-
-class PeerClient:
+class PeerClient(OwedCalls):
     """Calls the verbs of a peer over the connection that the peer made.
 
     It ends with that connection: when the peer is gone, every unanswered call fails.
 
     Args:
+        peers: knows it while it is open, and leads to the peer.
         connection: the peer's routing id.
         channel: what opens each message, both ways.
-        calls: makes the calls that are owed, from what sends their frames.
-        wire: leads to the peer.
+        name: whom it is, for the errors.
         on_lost: called once, when the peer is gone and its calls have failed.
-        on_closed: called when nothing more comes for this client.
     """
 
+    connection: bytes
+
     def __init__(
-        self,
-        connection: bytes,
-        channel: bytes,
-        calls: Callable[[Callable[[Sequence[Frame]], bool]], OwedCalls],
-        wire: PeerWire,
-        on_lost: Callable[[], None],
-        on_closed: "Callable[[PeerClient], None]",
+        self, peers: "PeerClients", connection: bytes, channel: bytes, name: str, on_lost: Callable[[], None]
     ) -> None:
+        super().__init__(name, peers.clock, self._sent, peers.ids, peers.packer)
+        self.connection = connection
         self.channel = channel
-        self._connection = connection
-        self._wire = wire
+        self._peers = peers
         self._on_lost = on_lost
-        self._on_closed = on_closed
-        self.calls = calls(self._sent)
-        self._loop = asyncio.get_running_loop()
         self._room: asyncio.TimerHandle | None = None
         self._is_gone = False
-        self._is_closed = False
-
-    @property
-    def connection(self) -> bytes:
-        """The peer's routing id."""
-        return self._connection
-
-    @property
-    def heard_at(self) -> float | None:
-        """When the peer last answered, on the loop's clock; None before the first time."""
-        return self.calls.heard_at
-
-    @property
-    def owed(self) -> int:
-        """The number of calls that the peer has not answered yet, with those that timed out here."""
-        return self.calls.owed
-
-    @property
-    def overdue(self) -> Sequence[OverdueCall]:
-        """The calls that timed out here and are not answered yet, the first that timed out first."""
-        return self.calls.overdue
-
-    def call(
-        self,
-        method: str,
-        *args: object,
-        timeout: float | None = None,
-        renewed: Callable[[], float | None] | None = None,
-    ) -> "asyncio.Future[Value]":
-        """Call a verb; see ``OwedCalls.call``."""
-        if self._is_closed:
-            return self.calls.refuse(self._error())
-        return self.calls.call(method, args, timeout, renewed)
-
-    def ask(
-        self,
-        method: str,
-        args: tuple[object, ...],
-        taker: AnswerTaker,
-        timeout: float | None = None,
-        renewed: Callable[[], float | None] | None = None,
-    ) -> None:
-        """Call a verb; see ``OwedCalls.ask``."""
-        if self._is_closed:
-            taker(None, self._error())
-        else:
-            self.calls.ask(method, args, taker, timeout, renewed)
-
-    async def settled(self) -> None:
-        """Wait until nothing is owed."""
-        await self.calls.settled()
 
     def close(self) -> None:
         """Call the peer no more; unanswered calls fail with ``ConnectionLost``."""
-        if self._is_closed:
+        if self.refusal is not None:
             return
-        self._is_closed = True
         if self._room is not None:
             self._room.cancel()
-        self._on_closed(self)
-        self.calls.fail_all(self._error())
+        self._peers.forget(self)
+        if self._is_gone:
+            self.refusal = ConnectionLost(f"{self.name}: the connection was lost", "see whether the other side runs")
+            self.fail_all(self.refusal)
+        else:
+            super().close()
 
     def probe(self) -> None:
         """Find out whether the peer is still there: a message to one that is gone can't be sent."""
-        if not self._is_closed:
+        if self.refusal is None:
             self.call("ping", "probe", timeout=PROBE_SECONDS).add_done_callback(self._probed)
 
     def _probed(self, probe: "asyncio.Future[Value]") -> None:
         # The first one may have gone into the queue of a peer that libzmq was just about to forget.
-        if not probe.cancelled() and isinstance(probe.exception(), TimedOut) and not self._is_closed:
+        if not probe.cancelled() and isinstance(probe.exception(), TimedOut) and self.refusal is None:
             self.call("ping", "probe", timeout=PROBE_SECONDS).add_done_callback(_seen)
 
     def _sent(self, frames: Sequence[Frame]) -> bool:
         try:
-            sent = self._wire.transmit([self._connection, self.channel, *frames])
+            sent = self._peers.transmit([self.connection, self.channel, *frames])
         except ConnectionLost:
             self.lose()
             return False
         if not sent:
-            self._room = self._loop.call_later(ROOM_SECONDS, self.calls.send_unsent)
+            self._room = self._loop.call_later(ROOM_SECONDS, self.send_unsent)
         return sent
 
     def lose(self) -> None:
@@ -496,18 +415,12 @@ class PeerClient:
 
     def _lose(self) -> None:
         # What was answered before the end counts as answered.
-        self._wire.read_all()
-        if self._is_closed:
+        self._peers.read_all()
+        if self.refusal is not None:
             return
-        extra = {"action": "connection_lost", "unanswered": self.owed}
-        log.info("%s: connection lost", self.calls.name, extra=extra)
+        log.info("%s: connection lost", self.name, extra={"action": "connection_lost", "unanswered": self.owed})
         self.close()
         self._on_lost()
-
-    def _error(self) -> ConnectionLost:
-        if self._is_gone:
-            return ConnectionLost(f"{self.calls.name}: the connection was lost", "see whether the other side runs")
-        return ConnectionLost(f"{self.calls.name}: the connection was closed here")
 
 
 def _seen(call: "asyncio.Future[Value]") -> None:
@@ -524,15 +437,18 @@ class PeerClients:
 
     Args:
         clock: stamps the calls.
-        wire: leads to them.
+        transmit: sends a message to a peer; false if its queue is full. It raises ``ConnectionLost`` if the peer is
+            gone.
+        read_all: reads what has come until now.
     """
 
-    def __init__(self, clock: Clock, wire: PeerWire) -> None:
-        self._clock = clock
-        self._wire = wire
+    def __init__(self, clock: Clock, transmit: Callable[[Sequence[Frame]], bool], read_all: Callable[[], None]) -> None:
+        self.clock = clock
+        self.transmit = transmit
+        self.read_all = read_all
+        self.ids: Iterator[int] = itertools.count()
+        self.packer = KeptPacker()
         self._loop = asyncio.get_running_loop()
-        self._ids: Iterator[int] = itertools.count()
-        self._packer = KeptPacker()
         self._open: dict[tuple[bytes, bytes], PeerClient] = {}
         self._closed: deque[tuple[bytes, bytes]] = deque(maxlen=MOST_REMEMBERED)
         self._next_probe: asyncio.TimerHandle | None = None
@@ -557,15 +473,11 @@ class PeerClients:
                 "make a channel of random bytes for each registration",
                 code="bad_channel",
             )
-
-        def calls(send: Callable[[Sequence[Frame]], bool]) -> OwedCalls:
-            return OwedCalls(name, self._clock, send, self._ids, self._packer)
-
-        peer = PeerClient(connection, channel, calls, self._wire, on_lost, self._forget)
-        self._open[key] = peer
+        peer = self._open[key] = PeerClient(self, connection, channel, name, on_lost)
         return peer
 
-    def _forget(self, peer: PeerClient) -> None:
+    def forget(self, peer: PeerClient) -> None:
+        """Take note that nothing more comes for a client."""
         key = peer.connection, peer.channel
         del self._open[key]
         self._closed.append(key)
@@ -578,7 +490,7 @@ class PeerClients:
         """
         key = frames[0], frames[1]
         if (peer := self._open.get(key)) is not None:
-            peer.calls.answered(decode_reply(frames[2:]))
+            peer.answered(decode_reply(frames[2:]))
         elif key not in self._closed:
             raise ProtocolError("a request has 4 frames behind the routing id, and an answer has an open channel")
 

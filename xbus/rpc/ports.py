@@ -1,4 +1,10 @@
-"""Plain connections over TCP: their sockets belong to the event loop, and ZMTP is spoken here."""
+"""The ports of a server: they take connections, bound the memory of each, read and send.
+
+Plain connections over TCP are sockets of the event loop, and ZMTP 3 is spoken here: each byte is bounded where it
+arrives, and no message changes threads. Encrypted connections have a ROUTER socket of libzmq. CURVE adds 33 bytes to
+each frame, and lets nobody in without a key. Connections over ipc have one, too: the file of the socket says who may
+come.
+"""
 
 import asyncio
 import contextlib
@@ -8,19 +14,266 @@ import logging
 import math
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from xbus.errors import ProtocolError
+import zmq
+
+from xbus.clock import Clock
+from xbus.errors import ConfigurationError, ProtocolError
 from xbus.log_throttle import LogThrottle
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Frame
-from xbus.rpc.guard import BROKEN_PROTOCOL, ENDLESS, UNREAD_ANSWERS, CutLog
-from xbus.rpc.life_signs import LifeSigns, keep_alive
-from xbus.rpc.multipart import MOST_FRAMES
-from xbus.rpc.ports.port import PeerIsFull, PeerIsGone, PortOwner, bind_error
+from xbus.rpc.context import Context, router
+from xbus.rpc.curve import KeyPair, serve_encrypted
+from xbus.rpc.drain import MOST_FRAMES, Drain, bound_endpoint, send
+from xbus.rpc.guard import BROKEN_PROTOCOL, ENDLESS, KEY_REVOKED, UNREAD_ANSWERS, ConnectionGuard, CutLog, TrafficLimits
+from xbus.rpc.life_signs import LifeSigns, ask_for_life, keep_alive
 from xbus.rpc.zmtp import HAS_EPOLL, ROUTER, Incoming, MessageLimits, SocketWatch, ZmtpStream, endpoint_of, listen
 
 log = logging.getLogger(__name__)
+
+
+class PeerIsFull(Exception):
+    """A peer leaves too much unread, so that nothing more is sent to it."""
+
+
+class PeerIsGone(Exception):
+    """The connection of a peer has ended."""
+
+
+class CallerConnection(Protocol):
+    """The connection by which a message came.
+
+    Attributes:
+        is_known: whether a call by it has proven who calls.
+    """
+
+    is_known: bool
+
+    @property
+    def peer(self) -> bytes:
+        """Its id, which nobody else has had at this server."""
+
+    @property
+    def address(self) -> str:
+        """The address of the peer's machine, without the port; over ipc the user and the process."""
+
+    @property
+    def key(self) -> str:
+        """The public key of the peer; empty without encryption."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortOwner:
+    """The server of a port.
+
+    Args:
+        name: for the log.
+        clock: measures how often a cut is logged.
+        traffic: limits of each connection and of all.
+        serve: gets each message, the connection by which it came, and the bytes of its frames.
+        may_read: asked before each message.
+        has_room_for: asked before each message with the id of its connection; after a no that is read no further until
+            ``resume``. A port that can't stop a single connection need not ask.
+        line: while it is empty each connection has room.
+        on_gone: called with the id of a peer whose connection has ended; None where libzmq does not say whose.
+        on_violation: called with the address of a peer that does not keep to the protocol.
+    """
+
+    name: str
+    clock: Clock
+    traffic: TrafficLimits
+    serve: Callable[[CallerConnection, list[bytes], int], None]
+    may_read: Callable[[], bool]
+    has_room_for: Callable[[bytes], bool]
+    line: Collection[object]
+    on_gone: Callable[[bytes | None], None]
+    on_violation: Callable[[str, ProtocolError], None]
+
+
+class Port(Protocol):
+    """Reads and sends messages at some addresses, and bounds what its connections may take."""
+
+    def start(self) -> None:
+        """Begin to read."""
+
+    def pause(self) -> None:
+        """Read nothing until ``resume``; peers have to wait."""
+
+    def resume(self) -> None:
+        """Read again."""
+
+    def read_all(self) -> None:
+        """Read what has come until now, without asking whether it may."""
+
+    def check(self) -> None:
+        """Look soon for messages to read; to be called after each ``send`` that no message led to.
+
+        A ``send`` that failed may have swallowed the wake-up as well.
+        """
+
+    def knows(self, peer: bytes) -> bool:
+        """Check whether an id may be that of a connection here."""
+
+    def address_of(self, peer: bytes) -> str:
+        """Give the address of the connection with an id; empty where it is not known any more."""
+
+    def let_in(self, peer: bytes) -> None:
+        """Note that the connection with an id has proven who it is."""
+
+    def send(self, frames: Sequence[Frame]) -> None:
+        """Send a message to the peer whose id is in front.
+
+        Raises:
+            PeerIsFull: the peer leaves too much unread.
+            PeerIsGone: its connection has ended.
+        """
+
+    def close(self) -> None:
+        """End all connections."""
+
+
+def bind_error(name: str, address: str, error: Exception, number: int | None) -> ConfigurationError:
+    """Make the error of an address that can't be bound.
+
+    Args:
+        number: of the error by the system.
+    """
+    if number == errno.EADDRINUSE:
+        cause, cure, code = "is in use", "stop what listens there, or configure another port", "address_in_use"
+    else:
+        cause, cure, code = f"can't be bound ({error})", "write tcp://host:port or ipc://path", "bad_address"
+    return ConfigurationError(f"{name}: {address} {cause}", cure, code=code)
+
+
+def _nobody(key: str) -> bool:
+    """Let no key in: there is no encrypted address."""
+    return False
+
+
+class RouterPort:
+    """Reads and sends the messages of a ROUTER socket, and guards its connections.
+
+    Args:
+        owner: whose it is.
+        context: of the whole process.
+        options: of the socket.
+        signs: how soon it notices that a peer is away, or does not say who it is.
+    """
+
+    def __init__(
+        self, owner: PortOwner, context: Context, options: Mapping[zmq.SocketOption, int], signs: LifeSigns
+    ) -> None:
+        self._owner = owner
+        self._socket = router(context)
+        self._socket.set(zmq.ROUTER_MANDATORY, 1)
+        for option, value in options.items():
+            self._socket.set(option, value)
+        ask_for_life(self._socket, signs)
+        self._allows: Callable[[str], bool] = _nobody
+        self._drain = Drain(self._socket, self._serve, owner.may_read)
+        self._guard = ConnectionGuard(owner.name, self._socket, self._drain, owner.traffic, owner.clock, self._ended)
+
+    def bind(self, address: str, *, is_encrypted: bool) -> str:
+        """Open an address; give it with the port that was taken.
+
+        Raises:
+            ConfigurationError: ``address_in_use`` or ``bad_address``.
+        """
+        try:
+            self._socket.bind(address)
+        except zmq.ZMQError as error:
+            raise bind_error(self._owner.name, address, error, error.errno) from error
+        endpoint = bound_endpoint(self._socket)
+        self._guard.listens(endpoint, is_encrypted=is_encrypted)
+        return endpoint
+
+    def encrypt(self, pair: KeyPair, domain: str, allows: Callable[[str], bool]) -> None:
+        """Encrypt what comes to the addresses that are bound from now on.
+
+        Args:
+            pair: of the server.
+            domain: under which the authenticator knows who may connect.
+            allows: tells whether the peer with a public key may be there; asked for each message.
+        """
+        serve_encrypted(self._socket, pair, domain)
+        self._allows = allows
+
+    def cut_off_keys(self) -> None:
+        """End the connections of keys that are not allowed any more."""
+        self._guard.cut_off_keys(self._allows)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._guard.start()
+        self._drain.resume()
+
+    def pause(self) -> None:
+        """Read nothing until ``resume``; peers have to wait."""
+        self._drain.pause()
+
+    def resume(self) -> None:
+        """Read again."""
+        self._drain.resume()
+
+    def read_all(self) -> None:
+        """Read what has come until now, without asking whether it may."""
+        self._drain.read_all()
+
+    def check(self) -> None:
+        """Look soon for messages to read; to be called after each ``send`` that no message led to."""
+        self._drain.check()
+
+    def knows(self, peer: bytes) -> bool:
+        """Check whether an id may be that of a connection here: libzmq does not tell."""
+        return True
+
+    def address_of(self, peer: bytes) -> str:
+        """Give the address of the connection with an id; empty where it is not known any more."""
+        return self._guard.address_of(peer)
+
+    def let_in(self, peer: bytes) -> None:
+        """Note that the connection with an id has proven who it is."""
+        self._guard.let_in(peer)
+
+    def send(self, frames: Sequence[Frame]) -> None:
+        """Send a message to the peer whose id is in front.
+
+        Raises:
+            PeerIsFull: the peer leaves too much unread.
+            PeerIsGone: its connection has ended.
+        """
+        try:
+            send(self._socket, frames)
+        except zmq.Again:
+            raise PeerIsFull from None
+        except zmq.ZMQError:
+            raise PeerIsGone from None
+        self._guard.gave(frames)
+
+    def close(self) -> None:
+        """Close the socket; libzmq sends what waits for a moment longer."""
+        self._drain.pause()
+        self._guard.close()
+        self._socket.close()
+
+    def _serve(self, frames: list[bytes]) -> None:
+        connection = self._guard.took(frames)
+        if self._drain.reader.has_more:
+            error = ProtocolError(f"a message has more than {MOST_FRAMES} frames")
+            self._owner.on_violation(connection.address, error)
+            self._guard.cut_off(connection, BROKEN_PROTOCOL)
+        elif connection.key and not self._allows(connection.key):
+            # It had connected before its key was taken away, and says its first word only now.
+            self._guard.cut_off(connection, KEY_REVOKED)
+        else:
+            self._owner.serve(connection, frames, sum(map(len, frames)))
+
+    def _ended(self, descriptor: int) -> None:
+        self._owner.on_gone(None)
+
 
 _LOOK_SECONDS = 1.0
 """Seconds between looks for peers that do not end their handshake. Fewer notice them sooner and cost wake-ups."""

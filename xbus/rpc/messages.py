@@ -1,8 +1,7 @@
 """The maps of the wire that have named fields, as ``docs/wire.md`` describes them.
 
 mypy checks the sender of one; its receiver checks it by ``xbus.rpc.shapes``. Fields that are not required
-are missing in what older brokers, emitters and recipients send. ``subscriptions`` has those of gateways,
-``insight`` those by which operators look into the memory of the broker.
+are missing in what older brokers, emitters and recipients send.
 """
 
 from typing import NotRequired, TypeAlias, TypedDict
@@ -79,21 +78,19 @@ class GroupedError(TypedDict):
     details: dict[str, float]
 
 
-class BackLogin(TypedDict):
-    """The answer of the back to ``xbus.login``; ``proof`` says that this broker can show who it is."""
-
-    token: str
-    proof: NotRequired[bool]
-    session_seconds: NotRequired[int | float]
-    max_batch_bytes: int
-    heartbeat: NotRequired[int | float]
-
-
 class ServingLimits(TypedDict):
     """The answer of the back to ``xbus.serve``."""
 
     max_batch_bytes: int
     heartbeat: NotRequired[int | float]
+
+
+class BackLogin(ServingLimits):
+    """The answer of the back to ``xbus.login``; ``proof`` says that this broker can show who it is."""
+
+    token: str
+    proof: NotRequired[bool]
+    session_seconds: NotRequired[int | float]
 
 
 class Registered(TypedDict):
@@ -203,7 +200,15 @@ class OutputWork(TypedDict):
     of: int
 
 
-class OutputHandover(TypedDict):
+class HeadersMap(TypedDict):
+    """The headers of an event and, with its first event, of an envelope, as a recipient gets them."""
+
+    headers: NotRequired[bytes]
+    partition_key: NotRequired[str]
+    envelope_headers: NotRequired[bytes]
+
+
+class OutputHandover(HeadersMap):
     """The last argument of ``xbus.take_output``."""
 
     attempt_id: str
@@ -212,9 +217,6 @@ class OutputHandover(TypedDict):
     input: str | None
     items: int | None
     lease: float
-    headers: NotRequired[bytes]
-    partition_key: NotRequired[str]
-    envelope_headers: NotRequired[bytes]
 
 
 class MadeOutput(TypedDict):
@@ -260,14 +262,6 @@ class HealthReport(TypedDict):
     since: str
     problems: list[HealthProblem]
     pauses: NotRequired[list[HealthPause]]
-
-
-class HeadersMap(TypedDict):
-    """The headers of an event and, with its first event, of an envelope, as a recipient gets them."""
-
-    headers: NotRequired[bytes]
-    partition_key: NotRequired[str]
-    envelope_headers: NotRequired[bytes]
 
 
 class BulkAbility(TypedDict):
@@ -343,3 +337,182 @@ class RangesAnswer(TypedDict):
 
     ranges: list[list[int]]
     give_up: list[int]
+
+
+class RoleInsight(TypedDict):
+    """A role as the back knows it now; the last four fields are of a consumer. Roles are named by their ids.
+
+    ``state`` is an :class:`xbus.states.ConsumerState`; ``lane_at`` is None while nobody reads the log for the role.
+    """
+
+    role: int
+    state: str
+    programs: int
+    is_free: bool
+    trouble_since: str | None
+    probe_seconds: float | None
+    lane_at: int | None
+    held_up_by: list[int]
+    in_flight: list[int]
+    is_settled: bool
+
+
+class CallInHand(TypedDict):
+    """A recipient that has an envelope in hand, and the last call about it."""
+
+    role: int
+    verb: str
+    since: str
+
+
+class GraceLeft(TypedDict):
+    """A worker service that envelopes wait for in their turn for some seconds more; by its key."""
+
+    service: str
+    seconds: float
+
+
+class Insight(TypedDict):
+    """The answer to ``xbus.why``; ``busy`` has the keys of worker services that take no other event now."""
+
+    roles: list[RoleInsight]
+    in_hand: list[CallInHand]
+    graces: list[GraceLeft]
+    busy: list[str]
+
+
+MOST_ROLES_TOLD = 1000
+"""So many roles are told of in one answer of the back. More would keep it from its work for longer."""
+
+
+class DeliveredToRole(TypedDict):
+    """The deliveries to a role, named by its id, since the back began: the envelopes that it has committed."""
+
+    role: int
+    envelopes: int
+    items: int
+
+
+class DeliveredSoFar(TypedDict):
+    """The answer to ``xbus.delivered``."""
+
+    roles: list[DeliveredToRole]
+
+
+class RefusedCall(TypedDict):
+    """The answer to ``xbus.refused``: the last call about an envelope that the front refused."""
+
+    verb: str
+    code: str
+    at: str
+
+
+class SlowedEmitter(TypedDict):
+    """The answer to ``xbus.slowed``: the calls of an emitter that were told to slow down without a pause between them.
+
+    ``cause`` and ``verb`` are of the last one, at ``at``; ``since`` is the moment of the first.
+    """
+
+    cause: str
+    verb: str
+    since: str
+    at: str
+    calls: int
+
+
+class SubscriptionMap(TypedDict):
+    """A subscription, as a gateway needs it; ``reader`` is the key of its reader."""
+
+    name: str
+    reader: str
+    url: str
+    format: str
+    secret: str
+    verify: bool
+    ranges: int
+
+
+class SubscriptionHealthMap(TypedDict):
+    """The health of a subscription, in the answer to ``xbus.measure_subscriptions``. Moments are seconds since 1970.
+
+    ``state`` is healthy, failed, paused or stopped. ``events`` is its lag, ``batch_events`` the most of a batch.
+    ``dropped`` counts envelopes that it was made to do without and nobody was told of yet.
+    """
+
+    name: str
+    state: str
+    events: int
+    waits_since: int | float | None
+    batch_events: int
+    failures: int
+    failing_since: int | float | None
+    retry_at: int | float | None
+    code: str
+    error: str
+    parked: int
+    dropped: int
+
+
+class MeasuredSubscriptions(TypedDict):
+    """The answer to ``xbus.measure_subscriptions``."""
+
+    subscriptions: list[SubscriptionHealthMap]
+
+
+class FailedCallAnswer(TypedDict):
+    """The answer to ``xbus.note_callback``.
+
+    ``retry_seconds`` is None where the batch is not called again by itself; ``parked`` tells whether it is parked now.
+    """
+
+    retry_seconds: int | float | None
+    parked: bool
+
+
+class SubscriptionsAnswer(TypedDict):
+    """The answer to ``xbus.list_subscriptions``; ``changes`` is what the next call gives as ``known``."""
+
+    subscriptions: list[SubscriptionMap]
+    changes: int
+
+
+class TopicMap(TypedDict):
+    """An event type in the answer of the front to ``xbus.list_topics``."""
+
+    name: str
+    publisher: str | None
+    events: int
+
+
+class SubscriptionWishMap(TypedDict):
+    """The wish of ``xbus.subscribe``; ``timeout`` is in milliseconds."""
+
+    topics: list[str]
+    url: str
+    secret: str
+    timeout: int
+    max: int
+
+
+class SubscriberMap(TypedDict):
+    """A subscription in the answer of the front to ``xbus.list_subscribers``.
+
+    ``oldest`` is in seconds since 1970. ``secret`` is that of the caller's own subscription, and None for all others.
+    """
+
+    name: str
+    url: str
+    secret: str | None
+    max: int
+    timeout: int
+    topics: list[str]
+    sent: int
+    queued: int
+    oldest: int | None
+
+
+class ClientTokenMap(TypedDict):
+    """An API token in the answer of the front to ``xbus.list_tokens``, without its secret."""
+
+    client: str
+    hash: str
