@@ -26,6 +26,8 @@ class BackDouble:
         self.settled: list[str] = []
         self.noted: list[tuple[str, Mapping[str, Value]]] = []
         self.read_at: list[float] = []
+        self.left: list[str] = []
+        self.notes_late = False
         self.changes = 1
         self.changed = asyncio.Event()
 
@@ -56,11 +58,17 @@ class BackDouble:
     async def renew(self, program: str, reader: str) -> Sequence[Sequence[int]]:
         return [[1, 1]] if self.owned[reader] else []
 
+    async def settle(self, program: str, reader: str, done: list[Value]) -> None:
+        assert reader not in self.left, "a range that was given up is another program's"
+        self.settled.append(reader)
+
     async def leave(self, program: str, reader: str) -> None:
-        pass
+        self.left.append(reader)
 
     async def note(self, reader: str, outcome: Mapping[str, Value]) -> Any:
         self.noted.append((reader, outcome))
+        if self.notes_late:
+            await asyncio.Event().wait()
         return {"retry_seconds": 60.0, "parked": False}
 
 
@@ -98,6 +106,13 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.005)
 
 
+async def until_soon(condition: Any) -> None:
+    """Wait as ``until`` does, and see each turn of the loop."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0)
+
+
 def serve(back: BackDouble, client: ClientDouble) -> "asyncio.Task[None]":
     service = CallbackService(
         cast(GatewayBack, back), cast(CallbackClient, client), SystemClock(), RoutemasterCounters()
@@ -132,6 +147,29 @@ async def test_few_events_are_called_at_once_and_those_behind_them_gather(tasks:
     await until(lambda: back.settled)
     first, second = back.read_at
     assert second - first >= GATHER_SECONDS
+
+
+@pytest.mark.parametrize("notes_late", [False, True], ids=["while events gather", "while the success is noted"])
+async def test_a_gateway_that_stops_settles_the_batch_that_was_taken(
+    tasks: list["asyncio.Task[None]"], notes_late: bool
+) -> None:
+    back = BackDouble("shop")
+    back.notes_late = notes_late
+    tasks.append(serve(back, ClientDouble({"shop": CallOutcome()})))
+    await until_soon(lambda: back.noted)
+    assert back.settled == []
+    tasks[0].cancel()
+    await until(lambda: back.left)
+    assert (back.settled, len(back.read_at)) == (["shop"], 1), "else another gateway would call with it again"
+
+
+async def test_a_gateway_that_stops_settles_no_batch_that_was_not_taken(tasks: list["asyncio.Task[None]"]) -> None:
+    back = BackDouble("shop")
+    tasks.append(serve(back, ClientDouble({"shop": CallOutcome("callback_refused", "the subscriber answered 500")})))
+    await until_soon(lambda: back.noted)
+    tasks[0].cancel()
+    await until(lambda: back.left)
+    assert back.settled == []
 
 
 async def test_a_batch_that_is_not_taken_is_left_to_the_back(tasks: list["asyncio.Task[None]"]) -> None:

@@ -227,6 +227,14 @@ class GatewayBack:
         """Give a sign of life, which keeps the ranges; returns the number and the counter of each."""
         return _RANGES.read(await self._call("xbus.renew_ranges", program, reader))["ranges"]
 
+    async def settle(self, program: str, reader: str, done: list[Value]) -> None:
+        """Settle a batch, and ask for none.
+
+        Args:
+            done: as of ``read``.
+        """
+        await self._call("xbus.checkpoint", program, *done, reader)
+
     async def leave(self, program: str, reader: str) -> None:
         """Give the ranges up."""
         await self._call("xbus.leave_ranges", program, reader)
@@ -355,34 +363,38 @@ class SubscriptionCalls:
         self._program = str(uuid.uuid4())
         self._is_well = False
         """True if the back knows that the last call went well."""
+        self._done: list[Value] | None = None
+        """The batch that the subscriber has taken, until the back knows it."""
 
     async def run(self) -> None:
         """Call the subscriber with each batch until it wants no more."""
-        done: list[Value] | None = None
         while True:
             try:
-                answer = await self._back.read(self._program, self._reader, done)
-                done = None
+                answer = await self._back.read(self._program, self._reader, self._done)
+                self._done = None
                 if answer["batch"] is None:
                     continue
                 began, batch = self._clock.monotonic(), ReaderBatch(answer["batch"])
                 delivery = await self._deliver_while_owned(answer["batch"], batch, answer["lease"])
                 if delivery is _Delivery.ENDED:
                     return
-                done = batch.settled() if delivery is _Delivery.TAKEN else None
                 if len(batch) < FEW_EVENTS:
                     await asyncio.sleep(max(0.0, began + GATHER_SECONDS - self._clock.monotonic()))
             except CallError as error:
                 if isinstance(error, Refused):
                     # The range is another gateway's by now, or the reader is new: what is read next tells.
-                    done = None
+                    self._done = None
                 extra = {"action": "callback_batch_not_read", "subscription": self._subscription["name"]}
                 log.info("no batch: %s", error, extra=extra | {"code": error.code})
                 await asyncio.sleep(BACK_SECONDS)
 
     async def leave(self) -> None:
-        """Give the ranges up, so that another gateway has them at once."""
+        """Settle what the subscriber has taken, and give the ranges up, so that another gateway has them at once."""
         with contextlib.suppress(CallError):
+            if self._done is not None:
+                # A range that was lost is left all the same; a back that is away is asked once.
+                with contextlib.suppress(Refused):
+                    await self._back.settle(self._program, self._reader, self._done)
             await self._back.leave(self._program, self._reader)
 
     async def _deliver_while_owned(self, told: ClaimedBatchMap, batch: ReaderBatch, lease: float) -> _Delivery:
@@ -398,6 +410,7 @@ class SubscriptionCalls:
         except TimeoutError:
             if not owned.expired():
                 raise
+            self._done = None
             return _Delivery.LOST
 
     @contextlib.contextmanager
@@ -440,9 +453,11 @@ class SubscriptionCalls:
     async def _deliver(self, told: ClaimedBatchMap, batch: ReaderBatch) -> _Delivery:
         """Call once. The back hands a batch that is not taken out again when it is time, or parks it."""
         if not told["events"]:
+            self._done = batch.settled()
             return _Delivery.TAKEN
         outcome = await self._counted_call(told, batch)
         if outcome.is_taken:
+            self._done = batch.settled()
             await self._note_success()
             return _Delivery.TAKEN
         await self._note_failure(outcome, batch)
