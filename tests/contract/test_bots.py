@@ -29,7 +29,9 @@ from xbus.broker.journal.log.bots.runs import TICKETS, has_ticket, read_progress
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
 from xbus.broker.journal.log.sessions import read_sessions
 from xbus.broker.journal.readers import people, read_ranges, read_readers
+from xbus.broker.journal.retention.pruning import prune_cancelled
 from xbus.broker.journal.writes import (
+    Cancel,
     EndRun,
     FireSlots,
     LoseRuns,
@@ -43,6 +45,7 @@ from xbus.broker.journal.writes import (
 from xbus.broker.logins import Credentials
 from xbus.broker.sessions import SessionLifetimes, Sessions
 from xbus.config import BackSettings
+from xbus.envelope import EnvelopeHead
 from xbus.errors import Refused
 from xbus.headers import EventTags
 from xbus.ids import Ids, keyed_envelope_id, token_hash
@@ -677,6 +680,37 @@ async def test_a_run_that_sealed_its_output_and_died_is_done(journal: Journal, c
     assert await broker.claim(PROGRAMS[1]) is None
     (run,) = await journal.read(runs)
     assert (run.state, run.code, run.attempts) == ("done", None, 1)
+
+
+async def test_a_run_is_done_though_the_envelope_of_an_attempt_before_was_removed(
+    journal: Journal, clock: MovingClock
+) -> None:
+    """1. An attempt is broken off. 2. The next one puts all, and dies. 3. What the first one left is removed."""
+    broker = await broker_with(journal, clock, bot(attempts=3))
+    clock.at += timedelta(hours=1)
+    await broker.look()
+    given = await broker.claim()
+    assert given is not None
+    first_id = await begin_output(journal, given, 0)
+    await journal.write(Cancel(first_id, NOW, "broken off"))
+    assert await broker.end(given, code="run_failed")
+    clock.at += timedelta(minutes=5)
+    given = await broker.claim()
+    assert given is not None
+    await journal.write(Seal(await begin_output(journal, given, 1), 0, 0, NOW))
+    await journal.run(lambda connection: prune_cancelled(connection, journal.name, clock.at, clock.at))
+    assert await broker.end(given, code="run_crashed")
+    (run,) = await journal.read(runs)
+    assert (run.state, run.code, run.attempts) == ("done", None, 2)
+
+
+async def begin_output(journal: Journal, given: Given, generation: int) -> UUID:
+    """Begin the envelope of an attempt under the key of its run, as the front does."""
+    emitter_id = next(each.id for each in (await Scribe.of(journal)).catalog.emitters.values() if "bot/" in each.login)
+    key = run_key(given.run.id, given.run.slot, given.run.batch)
+    envelope_id = keyed_envelope_id(emitter_id, key, generation)
+    await journal.write(StartEnvelope(envelope_id, emitter_id, NOW, EnvelopeHead(key=key)))
+    return envelope_id
 
 
 async def test_a_range_of_a_bot_is_not_cut_while_its_batch_is_out(journal: Journal, clock: MovingClock) -> None:

@@ -11,6 +11,7 @@ from xbus import model
 from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.ids import keyed_envelope_id
 from xbus.states import BOT_RUN_MOVES, BotRunState, EnvelopeState, check_move
 
@@ -201,13 +202,13 @@ def _has_put(connection: sa.Connection, row: NamedRow) -> bool:
     if row.started_at is None:
         return False
     emitter_id = connection.execute(sa.select(model.bot.c.emitter_id).where(model.bot.c.id == row.bot_id)).scalar_one()
-    key, envelope = writes.run_key(row.id, row.slot, row.batch), model.envelope.c
+    key = writes.run_key(row.id, row.slot, row.batch)
     for generation in count():
-        envelope_id = keyed_envelope_id(emitter_id, key, generation)
-        state = connection.execute(sa.select(envelope.state).where(envelope.id == envelope_id)).scalar_one_or_none()
+        # One that retention has removed is known by its key.
+        envelope = read_envelope(connection, keyed_envelope_id(emitter_id, key, generation))
         # The next generation begins when one was cancelled.
-        if state != EnvelopeState.CANCELLED:
-            return state is not None and state == EnvelopeState.RECEIVED
+        if envelope is None or envelope.state is not EnvelopeState.CANCELLED:
+            return envelope is not None and envelope.state is EnvelopeState.RECEIVED
     raise AssertionError("no envelope is cancelled for ever")
 
 
