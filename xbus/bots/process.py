@@ -92,7 +92,11 @@ class Child:
 
     @classmethod
     async def start(cls, environment: Mapping[str, str]) -> "Child":
-        """Start a process with these variables, and no others."""
+        """Start a process with these variables, and no others.
+
+        Raises:
+            OSError: the system starts none now.
+        """
         outcomes, outcomes_end = os.pipe()
         printed, printed_end = os.pipe()
         try:
@@ -105,6 +109,10 @@ class Child:
                 env=environment,
                 start_new_session=True,
             )
+        except BaseException:
+            os.close(outcomes)
+            os.close(printed)
+            raise
         finally:
             os.close(outcomes_end)
             os.close(printed_end)
@@ -180,7 +188,11 @@ class WarmChildren:
         self._idle: dict[Child, str] = {}
 
     async def get(self, work: str) -> Child:
-        """Take a process that did this work before, or a new one."""
+        """Take a process that did this work before, or a new one.
+
+        Raises:
+            OSError: the system starts none now.
+        """
         for child, did in reversed([*self._idle.items()]):
             if did == work:
                 del self._idle[child]

@@ -24,6 +24,11 @@ LONGEST_DELAY_SECONDS = 5.0
 
 STOPPED = Outcome("runner_stopped", "the runner was stopped before the run had ended")
 LOST = "run_lost"
+NOT_STARTED = "run_not_started"
+
+PAUSE_SECONDS = 5.0
+"""Seconds for which a place takes no run after one whose process did not start. Fewer fail more runs that another
+runner could do."""
 
 
 @dataclass(frozen=True)
@@ -143,10 +148,15 @@ class BotRunner:
                 del self._running[run["run"]]
         log.info("run ended", extra={"action": "run_ended", "code": outcome.code, **extra})
         await self._tell(run, outcome, printed)
+        if outcome.code == NOT_STARTED:
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _in_child(self, run: BotRun) -> tuple[Outcome, str]:
         work = run["call"] or run["bot"]
-        child = await self._children.get(work)
+        try:
+            child = await self._children.get(work)
+        except OSError as error:
+            return Outcome(NOT_STARTED, f"the runner can't start a process for the run now ({error})"), ""
         try:
             async with asyncio.timeout(run["max_seconds"]):
                 outcome = await child.carry_out(RunJob(run, self._front, self._options.allowed))
