@@ -234,7 +234,8 @@ class DeliveryAssembly:
         events.recovered.subscribe(self._roles.recovered)
         events.arrived.subscribe(self.lanes.arrived, self._retry_queue.arrived)
         events.paused.subscribe(self._groups.left, self.lanes.left, self._retry_queue.left)
-        events.resumed.subscribe(self.probing.resumed, self.lanes.arrived, self._retry_queue.arrived)
+        events.resumed.subscribe(self.probing.resumed, self.outputs.may_begin)
+        events.resumed.subscribe(self.lanes.arrived, self._retry_queue.arrived)
         events.left.subscribe(self._groups.left, self.lanes.left, self._retry_queue.left)
         # Workers may be before the consumers that it leads to.
         for changed in (events.joined, events.parted, events.paused, events.resumed, events.configured):
@@ -244,7 +245,7 @@ class DeliveryAssembly:
         events.slow.subscribe(self._groups.split, self.lanes.split)
         events.caught_up.subscribe(self._gathering.caught_up)
         events.tripped.subscribe(self._groups.left, self.lanes.left)
-        events.recovered.subscribe(self.lanes.arrived, self._retry_queue.recovered)
+        events.recovered.subscribe(self.outputs.may_begin, self.lanes.arrived, self._retry_queue.recovered)
         events.rows_due.subscribe(self._retry_queue.wake)
         events.row_moved.subscribe(self._waiting.note)
 

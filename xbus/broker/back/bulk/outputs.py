@@ -18,6 +18,7 @@ from xbus.broker.back.recipients import (
     RecipientFailed,
     RecipientProxy,
     Registry,
+    ServedRole,
     Slots,
     This,
     no_output,
@@ -212,6 +213,11 @@ class BulkOutputs:
         if attempt.maker is None:
             return recipient.role.instances > 1
         return not attempt.maker.is_closed
+
+    def may_begin(self, served: ServedRole) -> None:
+        """Give the outputs that wait for other workers to those of a role that was paused or in trouble."""
+        for recipient in served.instances:
+            self._pool.add(recipient)
 
     def parted(self, recipient: RecipientProxy) -> None:
         """Note that a bulk worker left; only when their leases are over its outputs are lost."""

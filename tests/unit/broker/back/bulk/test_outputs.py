@@ -12,18 +12,20 @@ import sqlalchemy as sa
 
 from tests.support.attempts import read_attempt
 from tests.support.back import Broker, running
-from tests.support.journal import NOW
+from tests.support.journal import NOW, small_bus
 from tests.support.recipients import BROKEN, NEW, REFUSED
 from xbus import model
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.bulk.outputs import read_totals
+from xbus.broker.journal.configuration import RoleSpec, apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.operations.corrections import add_correction
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import EndAttempt, Write
+from xbus.broker.journal.writes.pauses import PauseEntry, PauseKind
 from xbus.errors import Failed, Refused
 from xbus.rpc.codec import pack_items
 from xbus.states import AttemptState, DeliveryState
@@ -437,6 +439,32 @@ async def test_a_worker_makes_as_much_at_once_as_it_has_slots(journal: Journal) 
         assert len(handovers(broker)) == 2
         assert await ready(broker, handovers(broker)[0]["attempt_id"], [b"A"])
         await asked(broker, 3)
+
+
+async def test_a_worker_that_is_resumed_makes_what_waits_for_another_one(journal: Journal) -> None:
+    """The job of the other one may take hours."""
+    await journal.run(add_worker)
+    async with running(journal) as broker:
+        for worker in ("names_1", "names_2"):
+            await broker.register(worker, replace(BULK, envelopes=1))
+        await broker.register("store_1")
+        program = broker.back.registry.find(role_id(broker, "names_2"), b"names_2")
+        assert program is not None
+        entry = PauseEntry(PauseKind.ROLE, program.role.id, "names_2", "for a test", "ada", NOW, None)
+        broker.back.registry.follow(replace(program.role, pause=entry))
+        for _ in range(2):
+            await broker.put(*LARGE, type_name="flights")
+        await broker.until(lambda: len(broker.back.outputs.unfinished()) == 2)
+        await asked(broker)
+        broker.back.registry.follow(replace(program.role, pause=None))
+        await asked(broker, worker="names_2")
+        assert len(handovers(broker)) == 1
+
+
+def add_worker(connection: sa.Connection) -> None:
+    bus = small_bus()
+    roles = {**bus.roles, "names_2": RoleSpec("names_2", "names")}
+    apply(connection, make_plan(read_stored(connection), replace(bus, roles=roles)), NOW)
 
 
 async def test_who_makes_an_output_takes_events_that_are_sent_all_the_same(journal: Journal) -> None:

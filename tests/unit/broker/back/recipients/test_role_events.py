@@ -52,6 +52,7 @@ async def test_every_event_of_a_role_reaches_whom_it_concerns(journal: Journal) 
         "resumed": [
             "ConsumerRoles.arrived",
             "BreakerProbes.resumed",
+            "BulkOutputs.may_begin",
             "Lanes.arrived",
             "RetryQueue.arrived",
             "GroupDelivery.forget_ways",
@@ -62,7 +63,13 @@ async def test_every_event_of_a_role_reaches_whom_it_concerns(journal: Journal) 
         "slow": ["GroupDelivery.split", "Lanes.split"],
         "caught_up": ["ConsumerGathering.caught_up"],
         "tripped": ["ConsumerRoles.tripped", "GroupDelivery.forget_ways", "GroupDelivery.left", "Lanes.left"],
-        "recovered": ["ConsumerRoles.recovered", "GroupDelivery.forget_ways", "Lanes.arrived", "RetryQueue.recovered"],
+        "recovered": [
+            "ConsumerRoles.recovered",
+            "GroupDelivery.forget_ways",
+            "BulkOutputs.may_begin",
+            "Lanes.arrived",
+            "RetryQueue.recovered",
+        ],
         "rows_due": ["RetryQueue.wake"],
         "row_moved": ["WaitingDeliveries.note"],
     }
