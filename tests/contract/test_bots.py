@@ -329,6 +329,21 @@ async def test_a_failed_run_is_tried_again_later_until_it_has_failed(journal: Jo
     assert (run.state, run.attempts, run.code, run.error) == ("failed", 2, "run_failed", "it did not work")
 
 
+async def test_a_program_that_has_logged_out_gets_no_run(journal: Journal, clock: MovingClock) -> None:
+    """Its call still waits, as that of a runner that was stopped."""
+    broker = await broker_with(journal, clock, bot())
+    is_logged_in = True
+    left = asyncio.ensure_future(broker.claims.wait(broker.runner, PROGRAMS[0], 60.0, lambda: is_logged_in))
+    await asyncio.sleep(0)
+    is_logged_in = False
+    clock.at += timedelta(hours=1)
+    await broker.look()
+    given = await broker.claim(PROGRAMS[1])
+    assert given is not None
+    assert given.run.attempt == 1
+    left.cancel()
+
+
 async def test_a_runner_that_is_lost_loses_its_run(journal: Journal, clock: MovingClock) -> None:
     broker = await broker_with(journal, clock, bot())
     clock.at += timedelta(hours=1)

@@ -234,7 +234,8 @@ class BotVerbs:
         # No number is at least 0 that is none (NaN): it would be waited for ever.
         if isinstance(wait, bool) or not isinstance(wait, (int, float)) or not wait >= 0:
             raise Refused("the options of a claim make no sense", "give a map with wait, in seconds", code=WRONG)
-        return await self._bots.claim(self._sessions.owner(token), program, wait)
+        owner = self._sessions.owner(token)
+        return await self._bots.claim(owner, program, wait, lambda: self._sessions.knows(token))
 
     @verb("xbus.renew_runs")
     @coded_answer

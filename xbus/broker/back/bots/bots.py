@@ -101,18 +101,22 @@ class Bots:
             ),
         )
 
-    async def claim(self, role_id: int, program: str, seconds: float) -> ClaimedBotRun:
+    async def claim(
+        self, role_id: int, program: str, seconds: float, is_logged_in: Callable[[], bool]
+    ) -> ClaimedBotRun:
         """Wait for a run.
 
         Args:
             program: the UUID of the program that asks; it has one for as long as it runs.
             seconds: how long to wait.
+            is_logged_in: whether the session of the call goes on.
 
         Raises:
             Refused: the role runs no bots (``not_a_runner``), or the arguments make no sense (``wrong_arguments``).
         """
         self._check_runner(role_id)
-        given = await self._claims.wait(role_id, _uuid(program), min(max(seconds, 0.0), LONGEST_WAIT_SECONDS))
+        wait = min(max(seconds, 0.0), LONGEST_WAIT_SECONDS)
+        given = await self._claims.wait(role_id, _uuid(program), wait, is_logged_in)
         return {"lease": LEASE_SECONDS, "run": None if given is None else self._run_map(given)}
 
     def _run_map(self, given: Given) -> BotRun | None:

@@ -40,6 +40,7 @@ class _WaitingProgram:
     role_id: int
     program: UUID
     answer: "asyncio.Future[Given | None]"
+    is_logged_in: Callable[[], bool]
     is_served: bool = False
     """A run is being claimed for it: it must not leave before that is known."""
     is_over: bool = False
@@ -77,9 +78,15 @@ class Claims:
         """Look at once: a run may be due, or a place free."""
         self._stirred.set()
 
-    async def wait(self, role_id: int, program: UUID, seconds: float) -> Given | None:
-        """Wait for a run; None where none came in time."""
-        waiting = _WaitingProgram(role_id, program, asyncio.get_running_loop().create_future())
+    async def wait(
+        self, role_id: int, program: UUID, seconds: float, is_logged_in: Callable[[], bool] = lambda: True
+    ) -> Given | None:
+        """Wait for a run; None where none came in time.
+
+        Args:
+            is_logged_in: whether the session of the call goes on; a program that has logged out gets no run.
+        """
+        waiting = _WaitingProgram(role_id, program, asyncio.get_running_loop().create_future(), is_logged_in)
         self._waiting[waiting] = None
         self.stir()
         try:
@@ -135,6 +142,8 @@ class Claims:
         for waiting in [*self._waiting]:
             runner = self._catalog().runners.get(waiting.role_id)
             if runner is None or runner.pause is not None or runner.service_id in idle or waiting.is_over:
+                continue
+            if not waiting.is_logged_in():
                 continue
             if not await self._serve(waiting, runner):
                 idle.add(runner.service_id)
