@@ -192,10 +192,14 @@ async def test_a_call_is_broken_off_once_its_range_is_lost(tasks: list["asyncio.
     assert (client.calls, back.noted, back.settled) == (["shop"], [], [])
 
 
-async def test_the_end_of_a_subscription_names_the_url_that_was_called(tasks: list["asyncio.Task[None]"]) -> None:
+async def test_the_end_of_a_subscription_names_the_url_that_was_called(
+    tasks: list["asyncio.Task[None]"], caplog: pytest.LogCaptureFixture
+) -> None:
     back = BackDouble("shop")
     client = ClientDouble({"shop": CallOutcome("callback_gone", "it wants no more", is_end=True)})
     tasks.append(serve(back, client))
     await until(lambda: back.noted)
     (noted,) = [outcome for _, outcome in back.noted]
     assert (noted["ended"], noted["url"]) == (True, "https://shop.example")
+    await until(lambda: "the subscriber of shop" in caplog.text)
+    assert "failed, the subscription ends: it wants no more" in caplog.text

@@ -509,6 +509,8 @@ class SubscriptionCalls:
         noted |= {"batch": batch.settled(), "ended": outcome.is_end, "url": self._subscription["url"]}
         answer = await self._note(noted)
         follows = "it is parked" if answer is not None and answer["parked"] else "it is called again"
+        if outcome.is_end:
+            follows = "the subscription ends"
         name = self._subscription["name"]
         extra = {"action": "callback_failed", "subscription": name, "code": outcome.code}
         log.warning("a call of the subscriber of %s failed, %s: %s", name, follows, outcome.error, extra=extra)
