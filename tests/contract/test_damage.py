@@ -1,6 +1,7 @@
 """Items that do not have their hash are handed to nobody; on every database."""
 
 import ast
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
@@ -265,6 +266,22 @@ async def test_a_slow_look_tells_health_until_the_items_are_whole(
     damage(shared_url, events[1], b"1000 EUR")
     await keeper.look_through()
     assert health.problems == []
+
+
+async def test_damage_that_is_met_while_a_slow_look_goes_on_stays_in_health(
+    shared_journal: Journal, shared_scribe: Scribe
+) -> None:
+    """It may lie in what the look has passed already."""
+    await event_of(shared_journal, await shared_scribe.put([b"1000 EUR"]))
+    health = Health("broker", SystemClock())
+    keeper = DamageKeeper(shared_journal, SystemClock(), health, page_seconds=0.0)
+    looking_through = asyncio.create_task(keeper.look_through())
+    await asyncio.sleep(0)
+    keeper.met(JournalError("a segment is damaged", code=DAMAGED))
+    await looking_through
+    assert MET in [problem.about for problem in health.problems]
+    await keeper.look_through()
+    assert MET not in [problem.about for problem in health.problems]
 
 
 async def test_a_slow_look_covers_outputs_of_bulk_workers(

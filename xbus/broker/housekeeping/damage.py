@@ -45,7 +45,8 @@ class DamageKeeper:
         self._clock = clock
         self._health = health
         self._page_seconds = page_seconds
-        self._told: set[str] = set()
+        self._told: dict[str, float] = {}
+        """The problems in health, each with the moment at which it was told last."""
 
     def met(self, error: JournalError) -> None:
         """Tell health that a read has met damage."""
@@ -62,14 +63,17 @@ class DamageKeeper:
         """End problems after the time of a round, for ever: the process of the back looks through the journal."""
         while True:
             await asyncio.sleep(ROUND_SECONDS)
-            self._replace(set())
+            self._end_before(self._clock.monotonic() - ROUND_SECONDS)
 
     async def look_through(self) -> None:
         """Compare all items with their hashes once, and the items of bulk workers' outputs."""
-        self._replace(await self._look_through(find_damage) | await self._look_through(find_damaged_outputs))
+        began = self._clock.monotonic()
+        await self._look_through(find_damage)
+        await self._look_through(find_damaged_outputs)
+        # Damage that was met meanwhile may lie in what was passed before.
+        self._end_before(began)
 
-    async def _look_through(self, find: Callable[[Connection, SegmentPlace], DamagePage | None]) -> set[str]:
-        found: set[str] = set()
+    async def _look_through(self, find: Callable[[Connection, SegmentPlace], DamagePage | None]) -> None:
         place = BEGINNING
         while True:
             began = self._clock.monotonic()
@@ -80,20 +84,20 @@ class DamageKeeper:
                 await asyncio.sleep(FIRST_SECONDS)
                 continue
             if page is None:
-                return found
+                return
             place = page.end
             for damaged in page.damaged:
                 self._tell(damaged.about, damaged.cause)
-                found.add(damaged.about)
             await pause_after(began, self._clock)
             await asyncio.sleep(max(0.0, self._page_seconds - (self._clock.monotonic() - began)))
 
-    def _replace(self, found: set[str]) -> None:
-        for about in self._told - found:
+    def _end_before(self, moment: float) -> None:
+        """End the problems that were told last before a moment of the monotonic clock."""
+        for about in [about for about, told_at in self._told.items() if told_at < moment]:
             self._health.over(DAMAGED, about=about)
-        self._told = found
+            del self._told[about]
 
     def _tell(self, about: str, cause: str) -> None:
         log.error("%s: %s", about, cause, extra={"action": DAMAGED})
         self._health.trouble(DAMAGED, cause, NEXT_STEP, about=about)
-        self._told.add(about)
+        self._told[about] = self._clock.monotonic()
