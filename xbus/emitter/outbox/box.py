@@ -247,6 +247,7 @@ class Outbox:
         """
         refusals: list[Refused | None] = []
         added = 0
+        is_counted = False
         try:
             with self._file.durable_transaction() as connection:
                 (place,) = connection.execute("SELECT coalesce(max(place), 0) FROM envelope").fetchone()
@@ -254,9 +255,11 @@ class Outbox:
                 for envelope_id, event_id, (type_name, items, data, head, tags) in puts:
                     size = ENVELOPE_BYTES + len(head.headers or b"") + tags.size + len(data)
                     try:
-                        self._take(size)
+                        self._take(size, is_counted=is_counted)
                     except Refused as refusal:
                         refusals.append(refusal)
+                        # Nobody else changes the file now, and a count reads all of it.
+                        is_counted = True
                         continue
                     refusals.append(None)
                     added += size
@@ -414,8 +417,16 @@ class Outbox:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _take(self, size: int) -> None:
-        if self._bytes + size > self._max_bytes:
+    def _take(self, size: int, *, is_counted: bool = False) -> None:
+        """Let so many bytes into the file.
+
+        Args:
+            is_counted: whether the bytes of the file were just counted.
+
+        Raises:
+            Refused: outbox_full.
+        """
+        if self._bytes + size > self._max_bytes and not is_counted:
             self._bytes = self._stored_bytes()
         if self._bytes + size > self._max_bytes:
             raise Refused(
