@@ -16,6 +16,10 @@ _LONGEST_CHARACTERS = 1_100
 """Above all that a double takes when every digit of it is written."""
 
 
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a pair of surrogates, which JSON can say and no encoding can."""
+
+
 class LossyJson(ValueError):
     """JSON that says more than values in memory keep: it is neither taken as it is, nor as a text."""
 
@@ -34,6 +38,11 @@ def parse_json(text: str | bytes) -> object:
     except RecursionError:
         raise LossyJson("it is nested too deeply") from None
     return found
+
+
+def without_halves(text: str) -> str:
+    """Write each half of a pair of surrogates in a text of JSON as its escape. The text can be encoded then."""
+    return text if text.isascii() else _HALF.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def exact_float(text: str) -> float:

@@ -7,6 +7,7 @@ it takes all of many items as they are. All else is decoded by Python, and read 
 import json
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
@@ -258,8 +259,8 @@ class _NamedTwice(Exception):
 def _once_each(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _NamedTwice(next(name for name in names if names.count(name) > 1))
+        times = Counter(name for name, _ in pairs)
+        raise _NamedTwice(next(name for name, count in times.items() if count > 1))
     return found
 
 

@@ -1,16 +1,18 @@
 """Items that do not have their hash are handed to nobody; on every database."""
 
+import ast
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
-from pathlib import Path
 from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 
 from tests.support.attempts import event_of, make_output
+from tests.support.item_places import places_with_items
 from tests.support.journal import Scribe, change_segments, looking
+from tests.support.sources import CHECKOUT
 from xbus import model
 from xbus.broker.housekeeping.damage import MET, DamageKeeper
 from xbus.broker.journal.archive.segments import read_rows
@@ -25,48 +27,146 @@ from xbus.clock import SystemClock
 from xbus.errors import JournalError
 from xbus.supervision.health import Health
 
-CHECKOUT = Path(__file__).parents[2]
-SOURCES = [path for package in ("xbus", "spark_worker") for path in (CHECKOUT / package).rglob("*.py")]
+HANDING_ON = {
+    "xbus/broker/journal/archive/segments.py:read_stored",
+    "xbus/broker/journal/fsck/content.py:_by_parts",
+    "xbus/broker/journal/log/slices/stored.py:StoredItems._fetch_data",
+}
+"""The functions that give items as they are stored: each of their callers is looked at as well."""
 
-READS_DATA = re.compile(
-    r"STORED_DATA\b|model\.(?:bulk_|log_)?segment\.c(?:\.data\b|\[\"data\"|\[name)|select\(model\.(?:bulk_|log_)?segment\)"
-    r"|SELECT [^\"]*\bdata\b[^\"]* FROM (?:bulk_|log_)?segment\b"
-)
-"""The ways to select the data of a segment, but for columns that have a name of the module's."""
-
-NAMED = re.compile(r"^ *(?:\w+, )*(\w+) = (?:[\w.]+, )*model\.(?:(?:bulk_|log_)?segment|event)(?:\.c)?$", re.MULTILINE)
-
-
-def reads_data(source: str) -> bool:
-    named = [rf"\b{name}(?:\.c)?(?:\.data\b|\[\"data\"\]|\[name\])" for name in NAMED.findall(source)]
-    return READS_DATA.search(source) is not None or any(re.search(each, source) for each in named)
-
+GUARDS = frozenset({"plain", "plain_of", "verified", "verify"})
+"""The calls that compare items with their hash."""
 
 COMPARED = {
-    "xbus/broker/journal/archive/segments.py": ".plain(door)",
-    "xbus/broker/journal/bulk/outputs.py": "verify(",
-    "xbus/broker/journal/bulk/segment_reader.py": "._data.plain(",
-    "xbus/broker/journal/fsck/content.py": ".plain(door)",
-    "xbus/broker/journal/log/damage.py": "door.plain(",
-    "xbus/broker/journal/log/reading.py": "door.plain_of(",
-    "xbus/broker/journal/log/slices/stored.py": "door.plain_of(",
+    "xbus/broker/journal/archive/segments.py:read_rows": "read_rows",
+    "xbus/broker/journal/bulk/outputs.py:read_output": "read_output",
+    "xbus/broker/journal/bulk/segment_reader.py:SegmentReader._gathered": "SegmentReader._gathered",
+    "xbus/broker/journal/bulk/segment_reader.py:SegmentReader._large": "SegmentReader._in_pages",
+    "xbus/broker/journal/bulk/segment_reader.py:SegmentReader.segments": "SegmentReader._in_pages",
+    "xbus/broker/journal/fsck/content.py:_read_own": "_take",
+    "xbus/broker/journal/log/damage.py:find_damage": "find_damage",
+    "xbus/broker/journal/log/damage.py:find_damaged_outputs": "find_damaged_outputs",
+    "xbus/broker/journal/log/reading.py:read_segments": "_segment",
+    "xbus/broker/journal/log/reading.py:read_small_events": "_segment",
+    "xbus/broker/journal/log/slices/stored.py:StoredItems.segments": "StoredItems.segments",
 }
-"""The modules that read data back, with the guard that each calls."""
+"""The functions that read items, each with the function of its module that compares them."""
 
 NOT_READ = {
-    "xbus/broker/journal/bulk/cleaning.py": "asks for the size",
-    "xbus/broker/journal/commit/statements/bulk.py": "the database copies it, with its hash",
-    "xbus/broker/journal/database/compression.py": "has the guard, and asks for the size",
-    "xbus/broker/journal/objects/reading.py": "is the door",
-    "xbus/broker/journal/retention/pruning.py": "removes it",
+    "xbus/broker/journal/archive/restoring.py:_content": "asks for hash and size",
+    "xbus/broker/journal/commit/statements/bulk.py:append": "the database copies them, with their hash",
+    "xbus/broker/journal/commit/statements/rows.py:update_rows": "makes statements that write",
+    "xbus/broker/journal/configuration/checked.py:_copy": "copies tables of the configuration",
+    "xbus/broker/journal/configuration/checked.py:_remove": "removes rows of the configuration",
+    "xbus/broker/journal/database/foreign.py:read_foreign": "reads no journal",
+    "xbus/broker/journal/database/grants.py:grant_statements": "names tables alone",
+    "xbus/broker/journal/database/schema.py:_comment": "describes all columns",
+    "xbus/broker/journal/database/table_rows.py:count_rows": "counts",
+    "xbus/broker/journal/fsck/content.py:_check_page": "takes an event's row without its items",
+    "xbus/broker/journal/fsck/database.py:check_references": "asks for keys",
+    "xbus/broker/journal/fsck/progress.py:_of_another_envelope": "asks for ids",
+    "xbus/broker/journal/fsck/progress.py:_outside_of_its_event": "asks for ids",
+    "xbus/broker/journal/fsck/values.py:_check_table": "looks at the kind of each value",
+    "xbus/broker/journal/fsck/values.py:check_values": "looks at the kind of each value",
+    "xbus/broker/journal/log/envelopes.py:_stored_events": "asks for hash and size",
+    "xbus/broker/journal/operations/envelopes/details.py:_events": "takes an event's row without its items",
+    "xbus/broker/journal/operations/relocation.py:_check_empty": "asks whether rows are there",
+    "xbus/broker/journal/operations/relocation.py:move": "copies rows with their hash, and fsck compares the copy",
+    "xbus/emitter/outbox/box.py:Outbox.small_ones": "reads the file of an outbox",
+    "xbus/emitter/outbox/file.py:OutboxFile._set_up": "makes the file of an outbox",
 }
+"""The functions that name items and read none of a journal."""
 
 
-def test_all_who_read_items_back_compare_their_hash() -> None:
-    found = {path.relative_to(CHECKOUT).as_posix() for path in SOURCES if reads_data(path.read_text())}
-    assert found == COMPARED.keys() | NOT_READ.keys()
-    for path, guard in COMPARED.items():
-        assert guard in (CHECKOUT / path).read_text(), path
+@pytest.fixture(scope="module")
+def sources() -> Mapping[str, str]:
+    packages = ("xbus", "spark_worker")
+    files = [path for package in packages for path in (CHECKOUT / package).rglob("*.py")]
+    return {path.relative_to(CHECKOUT).as_posix(): path.read_text(encoding="utf-8") for path in files}
+
+
+def called(node: ast.AST) -> set[str]:
+    """The last names of all that a function calls."""
+    calls = [each.func for each in ast.walk(node) if isinstance(each, ast.Call)]
+    return {ast.unparse(function).rpartition(".")[2] for function in calls}
+
+
+def function_of(source: str, name: str) -> ast.AST:
+    """A function of a module by its qualified name."""
+    found: ast.AST = ast.parse(source)
+    for part in name.split("."):
+        (found,) = [each for each in ast.iter_child_nodes(found) if getattr(each, "name", None) == part]
+    return found
+
+
+def test_all_who_read_items_back_compare_their_hash(sources: Mapping[str, str]) -> None:
+    found = places_with_items(sources, HANDING_ON)
+    assert found.keys() == COMPARED.keys() | NOT_READ.keys() | HANDING_ON
+    for place, comparing in COMPARED.items():
+        path, _, name = place.partition(":")
+        assert name == comparing or comparing.rpartition(".")[2] in called(found[place]), place
+        assert GUARDS & called(function_of(sources[path], comparing)), f"{path}:{comparing}"
+
+
+def test_only_fsck_compares_items_in_its_own_way(sources: Mapping[str, str]) -> None:
+    own = {path for path, source in sources.items() if re.search(r"\bread_output\([^()]*\bverify=", source)}
+    assert own == {"xbus/broker/journal/fsck/outputs.py"}
+
+
+PLANTED = {
+    "a second read of a module": "return connection.execute(_SEGMENTS).all()",
+    "a column": "return connection.execute(sa.select(model.log_segment.c.data)).all()",
+    "the column of small events": "return connection.execute(sa.select(model.event.c.data)).all()",
+    "a column by its name": "return connection.execute(sa.select(model.segment.c['data'])).all()",
+    "columns by names": "return connection.execute(sa.select(*[_COLUMNS[name] for name in names])).all()",
+    "all columns": "return connection.execute(sa.select(*model.event.c)).all()",
+    "a table": "return connection.execute(sa.select(model.event)).all()",
+    "a method of a table": "return connection.execute(model.bulk_segment.select()).all()",
+    "an alias": "one = model.event.alias(); return connection.execute(sa.select(one.c.data)).all()",
+    "one of several tables": "return [connection.execute(sa.select(each)) for each in (model.event, model.segment)]",
+    "all tables": "return [connection.execute(sa.select(each)) for each in model.metadata.sorted_tables]",
+    "a function of a column": "return connection.execute(sa.select(sa.func.hex(model.event.c.data))).all()",
+    "SQL": "return connection.exec_driver_sql('SELECT id, data FROM event').all()",
+    "SQL of a whole row": "return connection.exec_driver_sql('SELECT * FROM bulk_segment').all()",
+    "SQL in small letters": "return connection.execute(sa.text('select data from event where id = :id')).all()",
+    "SQL of a table put in": "return connection.exec_driver_sql(f'SELECT * FROM {table.name}').all()",
+    "SQL of a join": "return fetcher.fetch('SELECT e.data FROM envelope JOIN event AS e ON envelope_id = e.id')",
+    "SQL with columns put in": "return fetcher.fetch(f'SELECT {STORED_DATA_TEXT} FROM log_segment')",
+    "a binary copy": "return cursor.copy_expert('COPY event (id, data) TO STDOUT', file)",
+    "what another gives as it is stored": "return read_stored(connection, event_id, 0, 1)",
+}
+"""Reads of items that nobody compares."""
+
+
+@pytest.mark.parametrize("read", PLANTED)
+def test_a_planted_read_is_found(read: str, sources: Mapping[str, str]) -> None:
+    guarded, other = "xbus/broker/journal/log/reading.py", "xbus/broker/journal/operations/planted.py"
+    of_segments = "xbus/broker/journal/archive/segments.py"
+    imports = f"from xbus import model\nfrom {of_segments[:-3].replace('/', '.')} import read_stored\n"
+    statements = f"from {guarded[:-3].replace('/', '.')} import _SEGMENTS\n_COLUMNS = model.log_segment.c\n"
+    planted = f"\n\ndef planted(connection):\n    {PLANTED[read]}\n"
+    some = {
+        of_segments: sources[of_segments],
+        guarded: sources[guarded] + planted + "\n_COLUMNS = model.event.c\n",
+        other: imports + statements + planted,
+    }
+    found = places_with_items(some, HANDING_ON)
+    assert f"{other}:planted" in found
+    assert f"{guarded}:planted" in found or "read_stored" in PLANTED[read]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "return sa.select(model.event.c.id, sa.func.length(model.event.c.data))",
+        "return sa.select(model.event.c.id).where(model.event.c.data.is_not(None))",
+        "return sa.select(sa.func.count()).select_from(model.segment)",
+        "return sa.insert(model.event).values(data=data)",
+        "return 'SELECT id, length(data) FROM event WHERE data IS NOT NULL'",
+    ],
+)
+def test_a_size_is_no_read(line: str) -> None:
+    assert not places_with_items({"xbus/a.py": f"from xbus import model\n\ndef a(data):\n    {line}\n"})
 
 
 Read = Callable[[Journal, Scribe, str, UUID], Awaitable[object]]

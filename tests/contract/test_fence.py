@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import gc
+import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from xbus import model
 from xbus.broker.back.log import LogReader
 from xbus.broker.journal.commit.committer import _PREPARE_GUARD, Fence, Seen, SeenEnd
 from xbus.broker.journal.commit.statements.common import remember
-from xbus.broker.journal.database.engine import DriverTransaction, create_engine, driver_of
+from xbus.broker.journal.database.engine import READ_ONLY, WRITES, DriverTransaction, create_engine, driver_of
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.errors import Fenced, JournalUnavailable, TakenOver, WentBack
@@ -446,47 +447,153 @@ READING = {
     "journal/journal.py:_holder",
     "journal/journal.py:_read",
 }
-BEFORE_THE_EPOCH = {"journal/objects/claiming.py:claim"}
-OF_OTHER_PROGRAMS = {"journal/bulk/part_writer.py:_transaction", "journal/samples/taking.py:take"}
-OF_COMMANDS = ("journal/database/", "journal/fsck/", "journal/legacy_import/", "journal/operations/relocation.py")
-WITH_TOOLS_OF_COMMANDS = {"cli.py", "journal/operations/losses.py"}
-"""The second one writes when its broker has ended."""
+BEFORE_THE_EPOCH = {
+    "journal/database/holding.py:write_back",
+    "journal/database/promises.py:_transaction",
+    "journal/database/promises.py:check_promises",
+    "journal/database/promises.py:check_sessions",
+    "journal/database/promises.py:warn_of_standby",
+    "journal/objects/claiming.py:claim",
+}
+OF_OTHER_PROGRAMS = {
+    "journal/bulk/part_writer.py:_transaction",
+    "journal/database/raw_reader.py:fetching",
+    "journal/samples/taking.py:take",
+}
+OF_NO_JOURNAL = {
+    "journal/configuration/checked.py:_copied",
+    "journal/database/foreign.py:read_foreign",
+    "journal/database/foreign.py:reading_foreign",
+    "journal/legacy_import/source.py:_forbid_writing",
+    "journal/legacy_import/source.py:reading_legacy",
+}
+OF_COMMANDS_THAT_READ = {
+    "journal/database/clearing_items.py:read_clearing_items",
+    "journal/database/connection.py:reading",
+    "journal/database/table_rows.py:count_rows",
+    "journal/fsck/content.py:check_content",
+    "journal/fsck/content.py:check_spent_keys",
+    "journal/fsck/database.py:_check_pages_of_sqlite",
+    "journal/fsck/database.py:check_checksums",
+    "journal/fsck/database.py:check_references",
+    "journal/fsck/examination.py:check_audit",
+    "journal/fsck/examination.py:check_configuration",
+    "journal/fsck/log_end.py:check_log",
+    "journal/fsck/outputs.py:check_outputs",
+    "journal/fsck/outputs.py:check_stored_bytes",
+    "journal/fsck/progress.py:check_progress",
+    "journal/fsck/readers.py:check_readers",
+    "journal/fsck/values.py:check_values",
+}
+INSIDE_TOOLS = {
+    "journal/database/connection.py:_connect",
+    "journal/database/connection.py:writing",
+    "journal/database/engine.py:__init__",
+    "journal/database/engine.py:begin",
+    "journal/database/exclusive.py:_taken",
+    "journal/database/exclusive.py:alone",
+    "journal/database/pool.py:_transaction",
+    "journal/database/postgres_session.py:commit",
+}
+"""The tools of commands, whose uses are listed below, and the sessions by which all others begin and commit."""
 
 TOOLS_OF_COMMANDS = {"writing", "connected_to_write", "ConnectionPool", "alone"}
 
+WITH_TOOLS_OF_COMMANDS = {
+    "cli.py:_set_up",
+    "journal/database/schema.py:upgrade",
+    "journal/operations/losses.py:note",
+    "journal/operations/relocation.py:move",
+}
+"""``note`` writes when its broker has ended."""
 
-def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
-    """All calls of a module, with the names of the functions that make them."""
 
-    def of(node: ast.AST, function: str) -> Iterator[tuple[str, ast.Call]]:
+def calls(source: str) -> Iterator[tuple[str, list[str]]]:
+    """All calls of a module: the name of the function that makes each, and the words of what it calls."""
+
+    def of(node: ast.AST, function: str) -> Iterator[tuple[str, list[str]]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             function = node.name
         if isinstance(node, ast.Call):
-            yield function, node
+            yield function, ast.unparse(node.func).split(".")
         for child in ast.iter_child_nodes(node):
             yield from of(child, function)
 
-    return of(ast.parse(path.read_text()), "")
+    return of(ast.parse(source), "")
+
+
+def places_that_begin(name: str, source: str) -> set[str]:
+    """The functions that begin or commit a transaction, or open a connection, whose first statement begins one."""
+    found = set()
+    for function, words in calls(source):
+        of_database = name.startswith("journal/") or re.search("engine|connect(ion|ed)", ".".join(words[:-1]), re.I)
+        is_begun = words[-1] in {"begin", "commit", "connect"} and of_database
+        if is_begun or words[-1] in {"DriverTransaction", "raw_connection"}:
+            found.add(f"{name}:{function}")
+    return found
+
+
+def places_with_tools(name: str, source: str) -> set[str]:
+    """The functions that call a tool of commands, by its name or as a part of its module or of a package."""
+    renamed = [
+        alias.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name in TOOLS_OF_COMMANDS and alias.asname not in (None, alias.name)
+    ]
+    assert not renamed, f"{name} hides {renamed} under another name"
+    return {f"{name}:{function}" for function, words in calls(source) if words[-1] in TOOLS_OF_COMMANDS}
 
 
 def test_every_transaction_of_the_broker_is_stamped_or_reads() -> None:
     # An error that the collector tells of in the midst of ast.parse breaks that (python/cpython issue 106905).
     gc.collect()
-    begun = set()
+    begun, with_tools = set(), set()
     for path in sorted(BROKER.rglob("*.py")):
-        name = path.relative_to(BROKER).as_posix()
-        if name.startswith(OF_COMMANDS):
-            continue
-        for function, call in calls(path):
-            words = ast.unparse(call.func).split(".")
-            if words[-1] in {"begin", "DriverTransaction"} and name.startswith("journal/"):
-                begun.add(f"{name}:{function}")
-            is_tool = len(words) == 1 and words[0] in TOOLS_OF_COMMANDS
-            assert not is_tool or name in WITH_TOOLS_OF_COMMANDS, f"{name} writes past the journal"
-    assert begun == STAMPED | READING | BEFORE_THE_EPOCH | OF_OTHER_PROGRAMS
+        name, source = path.relative_to(BROKER).as_posix(), path.read_text()
+        begun |= places_that_begin(name, source)
+        with_tools |= places_with_tools(name, source)
+    of_commands = OF_COMMANDS_THAT_READ | INSIDE_TOOLS
+    assert begun == STAMPED | READING | BEFORE_THE_EPOCH | OF_OTHER_PROGRAMS | OF_NO_JOURNAL | of_commands
+    assert with_tools == WITH_TOOLS_OF_COMMANDS
 
 
-async def test_what_reads_cannot_write(store_url: str) -> None:
-    async with Journal(create_engine(store_url), "broker") as journal:
-        with pytest.raises(JournalUnavailable, match="read-only"):
+@pytest.mark.parametrize(
+    "line",
+    [
+        "with engine.begin() as connection: connection.execute(statement)",
+        "with engine.connect() as connection: connection.execute(statement); connection.commit()",
+        "connection = self._engine.execution_options(**WRITES).connect()",
+        "self._connected().begin()",
+        "DriverTransaction(connection, driver).commit()",
+        "engine.raw_connection().cursor().execute(statement)",
+    ],
+)
+@pytest.mark.parametrize("name", ["journal/database/pool.py", "back/log/tail.py"])
+def test_a_planted_transaction_is_found(name: str, line: str) -> None:
+    assert places_that_begin(name, f"def planted():\n    {line}") == {f"{name}:planted"}
+
+
+async def test_what_reads_cannot_write(shared_url: str) -> None:
+    async with Journal(create_engine(shared_url), "broker") as journal:
+        with pytest.raises(JournalUnavailable, match=r"read-?only"):
             await journal.read(leave_mark)
+        await journal.run(leave_mark)
+
+
+def test_a_session_of_sqlite_writes_again_once_it_has_read(file_url: str) -> None:
+    engine = create_engine(file_url)
+    with engine.connect() as connection:
+        reader = connection.execution_options(**READ_ONLY)
+        with pytest.raises(sa.exc.OperationalError, match="readonly"), reader.begin():
+            leave_mark(reader)
+        transaction = DriverTransaction(connection, driver := driver_of(connection))
+        driver.cursor().execute("UPDATE writer SET epoch = epoch")
+        transaction.commit()
+        with reader.begin():
+            reader.execute(sa.select(model.head)).one()
+        with connection.execution_options(**WRITES).begin():
+            leave_mark(connection)
+    engine.dispose()
+    assert marks(file_url) == 1

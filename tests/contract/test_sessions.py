@@ -87,6 +87,24 @@ def test_a_commit_that_waits_for_no_standby_is_refused_and_none_of_ours_is(store
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar_one() == "on"
 
 
+def test_a_database_that_lacks_letters_is_refused(postgres_server: postgres.Server) -> None:
+    url = postgres_server.create_empty("LATIN1")
+    try:
+        with pytest.raises(ConfigurationError, match="in LATIN1") as refusal:
+            check_promises(url)
+    finally:
+        postgres_server.drop(url)
+    assert refusal.value.code == "database_encoding"
+
+
+def test_sessions_write_all_letters_whatever_a_role_has_chosen(store_url: str) -> None:
+    with writing(store_url) as connection:
+        name = connection.exec_driver_sql("SELECT current_database()").scalar_one()
+        connection.exec_driver_sql(f"ALTER DATABASE \"{name}\" SET client_encoding = 'LATIN1'")
+    with reading(store_url) as connection:
+        assert connection.exec_driver_sql("SELECT %s", ("請求書",)).scalar_one() == "請求書"
+
+
 # -- fail-over -----------------------------------------------------------------------------------------------------
 
 

@@ -69,10 +69,10 @@ class Server:
         self._made = 0
         self._templates: dict[Fill | None, str] = {}
 
-    def create_empty(self) -> str:
+    def create_empty(self, encoding: str = "UTF8") -> str:
         """A new database without tables; its SQLAlchemy URL."""
         self._made += 1
-        return self._create(f"{self._prefix}_{self._made}", "template0")
+        return self._create(f"{self._prefix}_{self._made}", "template0", f" ENCODING '{encoding}'")
 
     def create(self, fill: Fill | None = None) -> str:
         """A new database with the bus's schema; its SQLAlchemy URL.
@@ -104,10 +104,10 @@ class Server:
             self._templates[fill] = _name(url)
         return self._templates[fill]
 
-    def _create(self, name: str, template: str) -> str:
+    def _create(self, name: str, template: str, form: str = "") -> str:
         # Copying files takes half of what logging each of their blocks takes. An older server knows nothing else.
         strategy = " STRATEGY FILE_COPY" if self._connection.server_version >= STRATEGY_VERSION else ""
-        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"{strategy}')
+        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"{form}{strategy}')
         parts = urlsplit(self._url)
         return urlunsplit(parts._replace(scheme="postgresql+psycopg2", path=f"/{name}"))
 

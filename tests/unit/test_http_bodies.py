@@ -186,7 +186,16 @@ async def test_the_form_that_was_found_is_told() -> None:
 
 @pytest.mark.parametrize(
     "parameter",
-    ["header=maybe", "delimiter=ab", 'delimiter="\\""', "charset=klingon", "charset=idna", "charset=punycode"],
+    [
+        "header=maybe",
+        "delimiter=ab",
+        'delimiter="\\""',
+        'delimiter="\\t"',
+        "delimiter=7",
+        "charset=klingon",
+        "charset=idna",
+        "charset=punycode",
+    ],
 )
 async def test_a_parameter_that_means_nothing_is_refused(parameter: str) -> None:
     with pytest.raises(Refused) as refusal:

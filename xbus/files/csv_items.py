@@ -7,9 +7,10 @@ where nobody says it.
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import chain
 
 from xbus.files.text_lines import LONGEST_LINE, Entry, TextDecoder, TextLine, Unreadable, say_nothing
 
@@ -83,7 +84,7 @@ class RowReader:
 
     A row of several lines that turns out bad may have begun with a quote too many. So only its first line is bad, and
     the others are read anew: no good row is lost in it. Among them a line with a quote within a field is bad, as it is
-    rather the end of a text than a row.
+    rather the end of a text than a row. So is one with an escaped end: the work stays in proportion to the lines.
 
     Args:
         delimiter: between two fields.
@@ -119,37 +120,41 @@ class RowReader:
         self._read_anew_until = 0
         """Lines up to this number are read for the second time."""
 
-    def take(self, line: TextLine) -> Sequence[Row]:
-        """Give the rows that are complete with the next line; a blank line is a row without fields."""
+    def take(self, line: TextLine) -> Iterable[Row]:
+        """Give the rows that are complete with the next line; a blank line is a row without fields.
+
+        The rows behind a bad one are read when they are asked for. A caller that stops there spares the work.
+        """
         row = self._row(line)
         if row is None:
             return ()
-        return [row, *self._rows_anew(row)] if row.fault else (row,)
+        return chain((row,), self._rows_anew(row)) if row.fault else (row,)
 
-    def finish(self) -> Sequence[Row]:
-        """Give the rows of what is left at the end of the file."""
-        rows: list[Row] = []
+    def finish(self) -> Iterator[Row]:
+        """Iterate over the rows of what is left at the end of the file."""
         while self._lines:
             row = self._bad("this is not CSV (a quoted field is still open where the file ends)")
-            rows += [row, *self._rows_anew(row)]
-        return rows
+            rows = self._rows_anew(row)
+            yield row
+            yield from rows
 
-    def _rows_anew(self, row: Row) -> Sequence[Row]:
-        """Read all lines of a bad row but the first for the second time."""
-        if len(row.lines) == 1:
-            return ()
+    def _rows_anew(self, row: Row) -> Iterable[Row]:
+        """Leave a bad row its first line, and read all others for the second time."""
         lines = deque(row.lines[1:])
         del row.lines[1:]
+        if not lines:
+            return ()
         self._read_anew_until = max(self._read_anew_until, lines[-1].number)
-        rows: list[Row] = []
+        return self._rows_in(lines)
+
+    def _rows_in(self, lines: deque[TextLine]) -> Iterator[Row]:
         while lines:
             found = self._row(lines.popleft())
             if found is not None:
-                rows.append(found)
-                lines.extendleft(reversed(found.lines[1:] if found.fault else ()))
                 if found.fault:
+                    lines.extendleft(reversed(found.lines[1:]))
                     del found.lines[1:]
-        return rows
+                yield found
 
     def _row(self, line: TextLine) -> Row | None:
         """Read on; give the row that ends here, if one does."""
@@ -160,8 +165,7 @@ class RowReader:
             if self._is_on_one_line(line):
                 self._fields = self._split(text)
             elif not self._ends_with(text):
-                if self.kept > self._largest:
-                    raise _BadRow(f"this is not CSV (a quoted field is open for more than {self._largest:,} bytes)")
+                self._check_open_row(line.number)
                 return None
             self._check_row(line.number)
         except _BadRow as error:
@@ -181,9 +185,21 @@ class RowReader:
         self._has_stray_quote = False
         self.kept = 0
 
+    def _check_open_row(self, last_line: int) -> None:
+        if self.kept > self._largest:
+            raise _BadRow(f"this is not CSV (a quoted field is open for more than {self._largest:,} bytes)")
+        # A row that went on here could be bad at its end, and so could the row of each line in it: lines that are read
+        # anew would be read as often as there are lines.
+        self._check_stray_quote(last_line)
+        if self._state is _State.LINE_END_ESCAPED and last_line <= self._read_anew_until:
+            raise _BadRow("this is not CSV (the end of the line is escaped, within a bad row of several lines)")
+
     def _check_row(self, last_line: int) -> None:
         if self._fields and self.columns is not None and len(self._fields) != self.columns:
             raise _BadRow(f"{len(self._fields)} fields, but {self.whose} {self.columns}")
+        self._check_stray_quote(last_line)
+
+    def _check_stray_quote(self, last_line: int) -> None:
         if self._has_stray_quote and last_line <= self._read_anew_until:
             raise _BadRow("this is not CSV (a quote within a field, behind a quote that nobody closes)")
 
@@ -309,10 +325,11 @@ MOST_NAME_CHARACTERS = 262_144
 
 _QUOTED = re.compile(r'"[^"]*"')
 
-_SEPARATOR_LINE = re.compile(r'[ \t]*"?sep=([^\r\n"])"?(?:(?:\1|[ \t])*|([,;\t|^~])\2*)[\r\n]*', re.IGNORECASE)
+_SEPARATOR_LINE = re.compile(r'[ \t]*"?sep=([^\r\n"])"?(?:(?>\1|[ \t])*+|([,;\t|^~])\2*)[\r\n]*', re.IGNORECASE)
 """The line by which a spreadsheet says its delimiter, before the names. Some fill it up to the width of the rows.
 
 A spreadsheet that took the line for a row fills it up with its own delimiter, and separates all rows by that one.
+A blank or a tab may be both the delimiter and a filler: nothing of them is tried in two ways.
 """
 
 
@@ -333,11 +350,14 @@ def named_delimiter(name: str) -> str:
     """Read a delimiter as people name it: a character, or ``tab`` or ``\\t`` for one that is hard to type.
 
     Raises:
-        ValueError: it is no single character, or one that ends a row or quotes a field.
+        ValueError: it is no single character, or a letter, a digit, or one that ends a row or quotes a field.
     """
     delimiter = "\t" if name.lower() in ("tab", "\\t") else name
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise ValueError(f"the delimiter {delimiter!r:.40} is no single character")
+    if delimiter.isascii() and delimiter.isalnum():
+        # A quoted parameter of HTTP makes t of a backslash and t.
+        raise ValueError(f"the delimiter {delimiter!r} is a letter or a digit, and would cut words")
     return delimiter
 
 
@@ -437,7 +457,7 @@ class CsvItems:
             if found := self._lone.found():
                 self._tell(found)
 
-    def _entries(self, reader: RowReader, rows: Sequence[Row]) -> Iterator[Entry]:
+    def _entries(self, reader: RowReader, rows: Iterable[Row]) -> Iterator[Entry]:
         for row in rows:
             fault = row.fault or self._text_fault(row)
             if not (self._stated or self._form.delimiter) and len(row.fields) == 1:

@@ -80,6 +80,9 @@ _MARKS = (
 )
 """The byte order marks. That of UTF-32 begins as that of UTF-16, so it comes first."""
 
+_LONGEST_NAME = 80
+"""Characters of the name of an encoding. Python keeps each name that it does not know: more fill memory."""
+
 _ESCAPES = ("unicode-escape", "raw-unicode-escape")
 """Codecs for literals of Python. A backslash in a file would begin another character."""
 
@@ -204,6 +207,8 @@ class TextDecoder:
 def _known(encoding: str) -> str:
     """Give the usual name of an encoding of text."""
     try:
+        if len(encoding) > _LONGEST_NAME:
+            raise LookupError(encoding)
         name = codecs.lookup(encoding).name
         text = "x".encode(encoding)
         # Codecs of host names raise for the way in which files are read.

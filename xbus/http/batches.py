@@ -25,7 +25,7 @@ from xbus.emitter.patience import EmitterPatience, insist
 from xbus.errors import ProtocolError, Refused
 from xbus.http.front import SIGNS
 from xbus.ids import parse_uuid
-from xbus.json_text import parse_json
+from xbus.json_text import parse_json, without_halves
 from xbus.json_views import has_one_name_twice, json_map
 from xbus.reader import ReadEvent
 from xbus.recipient.ways import MAX_MESSAGE_BYTES
@@ -337,10 +337,10 @@ def _value(data: bytes) -> object:
 def _json(value: object) -> str:
     if not has_one_name_twice(value):
         try:
-            return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            return without_halves(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
         except (TypeError, ValueError):
             pass
-    return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
+    return without_halves(json.dumps(plain(value), ensure_ascii=False, separators=(",", ":")))
 
 
 def _with(facts: dict[str, object], name: str, written: str) -> str:

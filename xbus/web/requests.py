@@ -62,7 +62,8 @@ def check_head(headers: Headers, limits: RequestLimits) -> None:
     Raises:
         Refused: ``body_too_large``, or ``packed_body`` for a body that is packed.
     """
-    encoding = headers.get("content-encoding", "identity").strip().lower()
+    # A list of encodings may come in several lines (RFC 9110, 5.3).
+    encoding = ", ".join(headers.getlist("content-encoding") or ["identity"]).strip().lower()
     if encoding != "identity":
         raise Refused(
             f"the body has the encoding {encoding:.40}, which is not unpacked here",

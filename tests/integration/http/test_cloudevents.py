@@ -99,11 +99,20 @@ def test_a_batch_is_many_envelopes(shop: Shop, program: TestClient) -> None:
     assert again.json()[:20] == first.json()
 
 
-def test_a_bad_event_keeps_a_batch_out(program: TestClient) -> None:
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"id": ""}, "bad_event"),
+        ({"id": "b", "time": "yesterday"}, "bad_header"),
+        ({"id": "b", "number": 1 << 64}, "bad_header"),
+        ({"id": "b", "partitionkey": "\ud83d"}, "bad_partition_key"),
+    ],
+)
+def test_a_bad_event_keeps_a_batch_out(program: TestClient, changes: dict[str, Any], code: str) -> None:
     before = program.post("/v1/types/orders/envelopes", json=1).json()["position"]
-    good = {"specversion": "1.0", "id": "a", "source": "bad batch", "type": "orders"}
-    answer = program.post(EVENTS, content=json.dumps([good, {**good, "id": ""}]), headers=BATCHED)
-    assert (answer.status_code, answer.json()["code"]) == (400, "bad_event")
+    good = {"specversion": "1.0", "id": "a", "source": f"/batch/{code}", "type": "orders"}
+    answer = program.post(EVENTS, content=json.dumps([good, {**good, **changes}]), headers=BATCHED)
+    assert answer.json()["code"] == code
     assert program.post("/v1/types/orders/envelopes", json=1).json()["position"] == before + 1
 
 
@@ -152,3 +161,21 @@ def test_headers_that_would_change_an_event_are_refused(
     answer = program.post(EVENTS, json=1, headers=[*others, *headers])
     assert (answer.status_code, answer.json()["code"]) == (400, code)
     assert answer.json()["next_step"]
+
+
+@pytest.mark.parametrize(
+    "value", [b"%22K%C3%B6ln%22%20north", b'"\\"K%C3%B6ln\\" north"', '"\\"Köln\\" north"'.encode()]
+)
+def test_a_header_says_the_same_in_each_form(shop: Shop, program: TestClient, value: bytes) -> None:
+    headers = {b"ce-specversion": b"1.0", b"ce-type": b"orders", b"ce-source": b'"forms"', b"ce-id": value}
+    answer = program.post(EVENTS, json=1, headers=headers)
+    assert answer.status_code == 201, answer.text
+    stored = shop.stored(answer.json()["envelope_id"])
+    assert (stored.key, stored.headers["ce_id"]) == ('forms "Köln" north', '"Köln" north')
+
+
+@pytest.mark.parametrize("value", ['"', '"a', 'a"', '"a"b"', '"a\\"'])
+def test_a_quote_that_quotes_nothing_is_a_letter(shop: Shop, program: TestClient, value: str) -> None:
+    headers = {"ce-specversion": "1.0", "ce-type": "orders", "ce-source": "quotes", "ce-id": value}
+    answer = program.post(EVENTS, json=1, headers=headers)
+    assert shop.stored(answer.json()["envelope_id"]).headers["ce_id"] == value

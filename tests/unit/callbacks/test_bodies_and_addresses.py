@@ -10,7 +10,7 @@ from msgpack import Timestamp  # type: ignore[import-untyped]
 from standardwebhooks import Webhook
 
 from xbus.headers import pack_headers
-from xbus.http.batches import JSON, CheckpointTicket, batch_body, item_lines, plain
+from xbus.http.batches import JSON, NDJSON, CheckpointTicket, batch_body, item_lines, plain, sse_event
 from xbus.http.callbacks.client import outcome_of
 from xbus.http.callbacks.service import cloudevents_body, json_body, routemaster_body, signature_headers
 from xbus.http.targets import AllowedAddresses
@@ -192,3 +192,21 @@ def test_an_item_that_is_nested_deep_is_written(write: Callable[[ReaderBatch], b
 def test_keys_of_one_name_are_both_written(write: Callable[[ReaderBatch], bytes]) -> None:
     value = {1: "x", "1": "y"}
     assert '[[1,"x"],["1","y"]]' in write(batch({"data": value})).decode()
+
+
+HALF_PAIRS = b'{"\\ud800": ["\\udfff \xc3\xa9", "\\ud83d\\ude00"]}'
+
+
+@pytest.mark.parametrize("media_type", [JSON, NDJSON])
+def test_half_of_a_pair_of_surrogates_is_written_as_it_came(media_type: str) -> None:
+    told = claimed(HALF_PAIRS)
+    body = batch_body(media_type, told, batch(HALF_PAIRS).events, CheckpointTicket.of(told, "a"))
+    found = json.loads(body)
+    value = found["events"][0]["items"][0] if media_type == JSON else found["value"]
+    assert value == json.loads(HALF_PAIRS)
+
+
+def test_half_of_a_pair_of_surrogates_stops_no_tail() -> None:
+    (event,) = batch(HALF_PAIRS).events
+    ((place, line),) = item_lines(event)
+    assert json.loads(sse_event(place, line).encode().partition(b"data: ")[2])["value"] == json.loads(HALF_PAIRS)

@@ -1,13 +1,16 @@
 """Rows of CSV are those of the library's reader, where that loses nothing."""
 
 import csv
-from collections.abc import Iterator, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.files.csv_items import Row, RowReader
+from xbus.files.csv_items import CsvForm, CsvItems, Row, RowReader
 from xbus.files.text_lines import LineDecoder, TextDecoder, TextLine
 
 
@@ -73,3 +76,53 @@ def test_every_line_is_in_a_row(text: str) -> None:
     reader.columns = 2
     lines = [line for row in rows_of(text, reader) for line in row.lines]
     assert lines == lines_of(text)
+
+
+def calls_of(read: Callable[[], object]) -> int:
+    """The functions that are called while something is read."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        read()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("line", "escape"), [('x","\n', ""), ('",x","\n', ""), ("x\\\n", "\\"), ("1,C:\\temp\\\n", "\\")]
+)
+def test_the_work_of_reading_lines_anew_grows_with_the_lines_alone(line: str, escape: str) -> None:
+    reader = RowReader(",", escape, is_strict=not escape)
+    reader.columns = 2
+    rows: list[Row] = []
+    calls = calls_of(lambda: rows.extend(rows_of(line * 400, reader)))
+    assert len(rows) == 400
+    assert calls < 400 * 100
+
+
+def test_rows_behind_a_bad_one_are_read_when_they_are_asked_for() -> None:
+    reader = RowReader(",")
+    reader.columns = 2
+    lines = lines_of('1,"x\n' + "2,y\n" * 400 + 'z" \n')
+    rows = [row for line in lines[:-1] for row in reader.take(line)]
+    assert not rows
+    found: list[Row] = []
+    calls = calls_of(lambda: found.append(next(iter(reader.take(lines[-1])))))
+    assert found[0].fault
+    assert found[0].raw() == '1,"x\n'
+    assert calls < 100
+
+
+@pytest.mark.parametrize("filler", [" ", "\t"])
+def test_a_line_that_nearly_says_the_delimiter_costs_no_more_than_another(filler: str) -> None:
+    begun = time.process_time()
+    items = CsvItems(CsvForm(has_names=False), TextDecoder())
+    found = [*items.take(TextLine(1, f"sep={filler * 28}x\n"))]
+    assert [entry.fault for entry in found] == [""]
+    assert time.process_time() - begun < 5

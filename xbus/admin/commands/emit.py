@@ -94,7 +94,7 @@ def _read_delimiter(ctx: click.Context, param: click.Parameter, value: str | Non
     try:
         return "" if value is None else named_delimiter(value)
     except ValueError:
-        raise click.BadParameter("give one character, or tab", ctx, param) from None
+        raise click.BadParameter("give one character that is no letter or digit, or tab", ctx, param) from None
 
 
 DESCRIPTORS = option(

@@ -63,6 +63,7 @@ class ItemFile:
         tell: takes what was found out about its form.
         name: how messages call it; by default its path.
         choices: how messages name what a person may choose about it.
+        most_bytes: to which it may unpack; None for no bound.
 
     Raises:
         XbusError: it is of another kind (``unknown_format``), can't be read (``unreadable_file``), or the encoding does
@@ -78,6 +79,7 @@ class ItemFile:
         tell: Callable[[str], object] = say_nothing,
         name: str | None = None,
         choices: Choices = OPTIONS,
+        most_bytes: int | None = None,
     ) -> None:
         complete = form.complete(path, choices) if descriptor is None else form
         self._tell = tell
@@ -86,7 +88,7 @@ class ItemFile:
         self.name = name or str(path)
         """For people."""
         try:
-            self._source = Source(path)
+            self._source = Source(path, most_bytes)
         except OSError as error:
             self._refuse_file(error)
         self.name, self.size = name or self._source.name, self._source.size

@@ -30,9 +30,11 @@ class Source:
     Args:
         path: the file; ``-`` for the standard input. One that is packed by gzip, or whose name ends in ``.gz``, is
             unpacked.
+        most_bytes: unpacked, of a packed file; None for no bound.
 
     Raises:
         OSError: it can't be read.
+        XbusError: while it is read: it unpacks to more (``file_too_large``).
 
     Attributes:
         name: for people.
@@ -40,7 +42,7 @@ class Source:
         file: gives the bytes, unpacked.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most_bytes: int | None = None) -> None:
         self._counted: _CountedFile | None = None
         if path == STANDARD_INPUT:
             self.name, self.size = "standard input", None
@@ -50,7 +52,7 @@ class Source:
         self._counted = _CountedFile(path)
         # FileIO has all that BinaryIO demands but lines.
         buffered = cast(BinaryIO, io.BufferedReader(self._counted))
-        self.file = _unpacked(buffered, is_packed=path.suffix.lower() == PACKED)
+        self.file = _unpacked(buffered, is_packed=path.suffix.lower() == PACKED, most_bytes=most_bytes)
 
     @property
     def count(self) -> int:
@@ -63,10 +65,40 @@ class Source:
             self._counted.close()
 
 
-def _unpacked(file: BinaryIO, *, is_packed: bool) -> BinaryIO:
+def _unpacked(file: BinaryIO, *, is_packed: bool, most_bytes: int | None = None) -> BinaryIO:
     if is_packed or (isinstance(file, io.BufferedReader) and file.peek(len(MAGIC)).startswith(MAGIC)):
-        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+        packed = cast(BinaryIO, gzip.GzipFile(fileobj=file))
+        return packed if most_bytes is None else cast(BinaryIO, _BoundedFile(packed, most_bytes))
     return file
+
+
+class _BoundedFile:
+    """A file that ends in an error where it is too large.
+
+    Args:
+        file: gives the bytes.
+        most_bytes: so many of them.
+    """
+
+    def __init__(self, file: BinaryIO, most_bytes: int) -> None:
+        self._file = file
+        self._most_bytes = self._left = most_bytes
+
+    def read(self, size: int = -1) -> bytes:
+        """Read some bytes.
+
+        Raises:
+            XbusError: the file has too many (``file_too_large``).
+        """
+        data = self._file.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise XbusError(
+                f"the file unpacks to more than {self._most_bytes:,} bytes",
+                "send it in parts, or with xbus emit",
+                code="file_too_large",
+            )
+        return data
 
 
 class _CountedFile(io.FileIO):
@@ -227,10 +259,10 @@ class TextReader:
         return self._text.decoder.encoding
 
     def remark(self, sentence: str) -> str:
-        return remark(sentence)
+        return encodable(remark(sentence), self.encoding, "backslashreplace")
 
     def head(self, sentence: str) -> str:
-        return "".join([remark(sentence), *self._head])
+        return "".join([self.remark(sentence), *self._head])
 
     def tail(self) -> str:
         return ""
@@ -239,6 +271,17 @@ class TextReader:
 def remark(sentence: str) -> str:
     """Write a sentence as a line that ``Text`` leaves out."""
     return f"{MARK}{' '.join(sentence.split())}\n"
+
+
+def encodable(text: str, encoding: str, instead: str) -> str:
+    """Write the characters that an encoding lacks in another way: names of files may have them, for example.
+
+    Args:
+        text: to be encoded.
+        encoding: a name that Python knows.
+        instead: the error handler that writes them.
+    """
+    return text.encode(encoding, instead).decode(encoding)
 
 
 CSV, TSV, JSON_LINES = "csv", "tsv", "jsonl"

@@ -5,6 +5,7 @@ The parser of XML from elsewhere declares nothing, loads nothing and expands not
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, NoReturn
 from xml.etree import ElementTree
@@ -12,6 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, TreeBuilder
 from xml.parsers import expat
 
 from xbus.admin.files.descriptor import ANY_NAMESPACE, Misfit, XmlLayout, is_called, item_of_element
+from xbus.admin.files.text import encodable
 from xbus.errors import Refused
 from xbus.files.text_lines import (
     DEFAULT_ENCODING,
@@ -81,8 +83,24 @@ _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([\w.-]{1,
 
 _OF_THE_PARSER = ("utf-8", "utf-16", "iso-8859-1", "us-ascii")
 
-LARGEST_RECORD = 67_108_864
-"""Bytes; above all that the bus takes for one item."""
+
+@dataclass(frozen=True, slots=True)
+class XmlBounds:
+    """The most that is kept of a file.
+
+    Args:
+        record_bytes: of a record. The default is above all that the bus takes for one item.
+        record_parts: elements and attributes of a record. Each takes about 100 bytes of memory beside its text.
+        markup_bytes: of a tag or a comment. The parser reads an incomplete one anew with each chunk: more let a file
+            take hours.
+    """
+
+    record_bytes: int = 67_108_864
+    record_parts: int = 500_000
+    markup_bytes: int = 16_777_216
+
+
+BOUNDS = XmlBounds()
 
 
 class XmlReader:
@@ -92,7 +110,7 @@ class XmlReader:
         layout: what the file looks like.
         file: where the bytes come from.
         encoding: what to read it by instead of what it declares; None for that. A byte order mark goes before both.
-        largest_record: bytes of the largest record that is kept.
+        bounds: the most that is kept of the file.
         tell: takes the encoding that a mark shows, where another one is named.
 
     Raises:
@@ -104,12 +122,12 @@ class XmlReader:
         layout: XmlLayout,
         file: BinaryIO,
         encoding: str | None = None,
-        largest_record: int = LARGEST_RECORD,
+        bounds: XmlBounds = BOUNDS,
         tell: Callable[[str], object] = say_nothing,
     ) -> None:
         self.encoding = encoding or DEFAULT_ENCODING
         self._file = file
-        self._largest_record = largest_record
+        self._bounds = bounds
         self._layout = layout
         self._tell = tell
         self._decoder = TextDecoder(encoding, tell) if encoding else None
@@ -120,7 +138,7 @@ class XmlReader:
         chunk = self._file.read(CHUNK_BYTES)
         decoder = self._decoder or _decoder_of(chunk)
         parser = safe_parser(None if decoder is None else "utf-8")
-        records = _Records(self._layout, parser, self._largest_record, self._seen)
+        records = _Records(self._layout, parser, self._bounds, self._seen, self.encoding)
         size = 0
         try:
             while chunk:
@@ -138,7 +156,8 @@ class XmlReader:
             raise Unreadable(1, f"its encoding can't be read ({error})") from error
 
     def remark(self, sentence: str) -> str:
-        return f"<!-- {sentence.replace('--', '- -')} -->\n"
+        told = re.sub("-(?=-)", "- ", sentence)
+        return encodable(f"<!-- {told} -->\n", self.encoding, "xmlcharrefreplace")
 
     def head(self, sentence: str) -> str:
         return f'<?xml version="1.0" encoding="{self.encoding}"?>\n{self._frame[0]}\n{self.remark(sentence)}'
@@ -165,10 +184,13 @@ class _Records:
     A record belongs to the zone from where an element of the zone begins to where one of them ends.
     """
 
-    def __init__(self, layout: XmlLayout, parser: expat.XMLParserType, largest: int, seen: dict[str, str]) -> None:
+    def __init__(
+        self, layout: XmlLayout, parser: expat.XMLParserType, bounds: XmlBounds, seen: dict[str, str], encoding: str
+    ) -> None:
         self._layout = layout
+        self._encoding = encoding
         self._seen = seen
-        self._largest = largest
+        self._bounds = bounds
         self._parser = parser
         self._in_zone = False
         self._builder = TreeBuilder()
@@ -179,6 +201,8 @@ class _Records:
         self._entries: list[Entry] = []
         self._offset = 0
         """The place where the outermost open record begins, in bytes."""
+        self._parts = 0
+        """Elements and attributes of the outermost open record."""
         parser.StartElementHandler = self._begin
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
@@ -192,10 +216,18 @@ class _Records:
         """Go on after ``read`` bytes of the file.
 
         Raises:
-            Unreadable: the open record has grown too large to be kept.
+            Unreadable: the open record, or the incomplete markup behind it, has grown too large to be kept.
         """
-        if self._lines and read - self._offset > self._largest:
-            raise Unreadable(self._lines[0], f"the record is larger than {self._largest:,} bytes")
+        bounds = self._bounds
+        if self._lines and read - self._offset > bounds.record_bytes:
+            raise Unreadable(self._lines[0], f"the record is larger than {bounds.record_bytes:,} bytes")
+        if self._lines and self._parts > bounds.record_parts:
+            raise Unreadable(
+                self._lines[0], f"the record has more than {bounds.record_parts:,} elements and attributes"
+            )
+        if read - self._parser.CurrentByteIndex > bounds.markup_bytes:
+            line = self._parser.CurrentLineNumber
+            raise Unreadable(line, f"a tag or a comment is larger than {bounds.markup_bytes:,} bytes")
 
     def _begin(self, name: str, attributes: list[str]) -> None:
         tag = qualified(name)
@@ -207,8 +239,10 @@ class _Records:
             if not self._lines:
                 self._builder = TreeBuilder()
                 self._offset = self._parser.CurrentByteIndex
+                self._parts = 0
             self._lines.append(self._parser.CurrentLineNumber)
         if self._lines:
+            self._parts += 1 + len(attributes) // 2
             self._builder.start(tag, paired(attributes))
 
     def _end(self, name: str) -> None:
@@ -233,7 +267,7 @@ class _Records:
             self._builder.data(text)
 
     def _entry(self, line: int, record: Element) -> Entry:
-        raw = partial(_written, record)
+        raw = partial(_written, record, self._encoding)
         try:
             return Entry(line, raw, item_of_element(self._layout.fields, record))
         except Misfit as misfit:
@@ -261,5 +295,6 @@ def _in_utf_8(decoder: TextDecoder, data: bytes, parser: expat.XMLParserType) ->
     return text.encode()
 
 
-def _written(record: Element) -> str:
-    return ElementTree.tostring(record, encoding="unicode").rstrip() + "\n"
+def _written(record: Element, encoding: str) -> str:
+    text = ElementTree.tostring(record, encoding="unicode").rstrip() + "\n"
+    return encodable(text, encoding, "xmlcharrefreplace")

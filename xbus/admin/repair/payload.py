@@ -11,7 +11,7 @@ from typing import cast
 
 from xbus.ending import printable_lines
 from xbus.errors import ProtocolError, Refused
-from xbus.json_text import LossyJson, parse_json
+from xbus.json_text import LossyJson, parse_json, without_halves
 from xbus.json_views import cut, has_one_name_twice, json_map
 from xbus.rpc.codec import Value, unpack
 from xbus.rpc.items import item_bytes
@@ -202,7 +202,7 @@ class Payload:
             return str(self.value)
         try:
             shown = numbered_mask(self.value, self.secret)
-            text = json.dumps(shown, ensure_ascii=False, indent=2, allow_nan=False)
+            text = without_halves(json.dumps(shown, ensure_ascii=False, indent=2, allow_nan=False))
             if json.loads(text) == shown:
                 return text
         except (TypeError, ValueError):
@@ -222,7 +222,7 @@ class Payload:
             return text.encode()
         value = unmask(read_json(text), self.value, self.secret)
         if self.kind is Kind.JSON:
-            return json.dumps(value, ensure_ascii=False).encode()
+            return without_halves(json.dumps(value, ensure_ascii=False)).encode()
         return item_bytes(value)
 
     def replaced(self, text: str) -> bytes:

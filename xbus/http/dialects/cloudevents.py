@@ -13,7 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from urllib.parse import unquote
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import Headers as RequestHeaders
 from starlette.requests import Request
@@ -30,6 +31,7 @@ from xbus.http.dialects.native import REFUSALS, receipt_map
 from xbus.http.front import publish
 from xbus.http.request_tags import CONTENT_TYPE, one_value
 from xbus.rpc.items import item_bytes
+from xbus.rpc.messages import EnvelopeOptionsMap
 
 STRUCTURED = "application/cloudevents+json"
 BATCHED = "application/cloudevents-batch+json"
@@ -45,6 +47,8 @@ OWN = ("specversion", "type", "partitionkey")
 """Attributes that are no headers: they are the event type, and the partition key."""
 
 _ATTRIBUTE = re.compile(r"[a-z0-9]{1,64}")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
 _JSON = re.compile(r"application/json|text/json|.+\+json")
 
 
@@ -93,23 +97,41 @@ async def _post(gateway: Gateway, request: Request) -> Response:
             event = _structured(await body.json())
         else:
             event = await _binary(request, content_type, body)
-        return JsonAnswer(receipt_map(await _send(line, event)), HTTPStatus.CREATED)
+        return JsonAnswer(receipt_map(await _send(line, _Envelope.of(event))), HTTPStatus.CREATED)
 
 
-async def _send(line: EmitterContext, event: CloudEvent) -> Receipt:
+class _Envelope(NamedTuple):
+    start: EventStart
+    options: EnvelopeOptionsMap
+    item: bytes
+
+    @classmethod
+    def of(cls, event: CloudEvent) -> "_Envelope":
+        """Make the envelope of an event.
+
+        Raises:
+            Refused: an attribute can't be a header, or the partition key.
+        """
+        partition_key = event.attributes.get("partitionkey")
+        tags = event_tags(None, None if partition_key is None else str(partition_key))
+        options = envelope_options(None, event.key, event.headers)
+        return cls(EventStart(event.type_name, tags=tags), options, event.item)
+
+
+async def _send(line: EmitterContext, envelope: _Envelope) -> Receipt:
     async def items() -> AsyncIterator[bytes]:
-        yield event.item
+        yield envelope.item
 
-    partition_key = event.attributes.get("partitionkey")
-    tags = event_tags(None, None if partition_key is None else str(partition_key))
-    return await publish(
-        line, EventStart(event.type_name, tags=tags), items(), envelope_options(None, event.key, event.headers)
-    )
+    return await publish(line, envelope.start, items(), envelope.options)
 
 
 async def _send_all(line: EmitterContext, events: list[CloudEvent]) -> list[Receipt]:
-    """Send all events at once, and wait for all. After an error the whole batch may come again, as each has a key."""
-    answers = await asyncio.gather(*(_send(line, event) for event in events), return_exceptions=True)
+    """Send all events at once, and wait for all: none where one of them is wrong in itself.
+
+    After another error the whole batch may come again, as each event has a key.
+    """
+    envelopes = [*map(_Envelope.of, events)]
+    answers = await asyncio.gather(*(_send(line, envelope) for envelope in envelopes), return_exceptions=True)
     receipts = []
     for answer in answers:
         if isinstance(answer, BaseException):
@@ -159,9 +181,13 @@ async def _binary(request: Request, content_type: str, body: Body) -> CloudEvent
 
 
 def _text(name: str, headers: RequestHeaders) -> str:
+    """Read the value of an attribute by the HTTP protocol binding, 3.1.3.2: quotes first, then bytes as %XX."""
+    value = one_value(headers, name)
+    if quoted := _QUOTED.fullmatch(value):
+        value = _ESCAPED.sub(r"\1", quoted[1])
     try:
-        # Two ids that are no UTF-8 would become one.
-        return unquote(one_value(headers, name), errors="strict")
+        # Two ids that are no UTF-8 would become one. Older clients write UTF-8 as it is.
+        return unquote_to_bytes(value.encode("latin-1")).decode()
     except UnicodeDecodeError:
         raise _bad(f"the header {name:.80} is no UTF-8", "write its characters in UTF-8, each byte as %XX") from None
 

@@ -45,6 +45,10 @@ SEND_SECONDS = 20.0
 
 CHUNK = 1024 * 1024
 
+MOST_UNPACKED_BYTES = 256 * 1024 * 1024
+"""Bytes to which a packed file may unpack, four times as many as a request has. More let a small file keep a thread for
+hours, fewer refuse tables that pack well."""
+
 CHOICES = Choices(
     encoding="{} in the field Encoding",
     delimiter="the field Delimiter",
@@ -206,7 +210,9 @@ def _received(
                 digest.update(chunk)
                 copy.write(chunk)
         tell = partial(_tell, told)
-        items = ItemFile(path, descriptor, asked.encoding.strip() or None, form, tell, name, CHOICES)
+        items = ItemFile(
+            path, descriptor, asked.encoding.strip() or None, form, tell, name, CHOICES, MOST_UNPACKED_BYTES
+        )
         stack.enter_context(items)
         yield items, digest.hexdigest()
 

@@ -190,3 +190,29 @@ def test_it_stays_only_when_all_was_gone_through(tmp_path: Path, is_finished: bo
                     bad.finish()
                 raise ZeroDivisionError
     assert (tmp_path / "bad").exists() == is_finished
+
+
+@pytest.mark.parametrize("name", ["a---b.csv", "preise ž €.csv", "\udcff.csv"])
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16", None])
+def test_a_name_that_the_encoding_lacks_keeps_no_line_from_being_collected(
+    tmp_path: Path, encoding: str | None, name: str
+) -> None:
+    path = written(tmp_path / name, "id\n1\n2,3\n".encode(encoding or "utf-8"))
+    good, said = collect(path, None, encoding, tmp_path / "bad.csv")
+    assert (good, len(said)) == ([{"id": "1"}], 1)
+    assert told(entries_of(tmp_path / "bad.csv", None, encoding)) == ["4: 2 fields, but the first line names 1"]
+
+
+@pytest.mark.parametrize("name", ["a---b.xml", "preise ž €.xml"])
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", None])
+def test_a_record_of_xml_is_collected_with_characters_that_the_encoding_lacks(
+    tmp_path: Path, encoding: str | None, name: str
+) -> None:
+    descriptor = described(tmp_path, XML, field("age", "age", INT, mandatory="true"), field("name", "name"))
+    record = "<party><age>---1</age><name>&#8364;</name></party>"
+    path = written(tmp_path / name, f"<export>{record}</export>")
+    good, said = collect(path, descriptor, encoding, tmp_path / "bad.xml")
+    assert (good, len(said)) == ([], 1)
+    text = (tmp_path / "bad.xml").read_text(encoding or "utf-8")
+    (tmp_path / "bad.xml").write_bytes(text.replace(">---1<", ">7<").encode(encoding or "utf-8"))
+    assert told(entries_of(tmp_path / "bad.xml", descriptor, encoding)) == [{"age": 7, "name": "€"}]

@@ -1,6 +1,7 @@
 """Files of CSV and of lines of JSON that need no descriptor."""
 
 import encodings
+import gzip
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -56,6 +57,14 @@ def test_an_encoding_that_is_none_is_refused(tmp_path: Path, encoding: str) -> N
     with pytest.raises(XbusError, match=f'there is no encoding "{encoding}"') as refused:
         ItemFile(written(tmp_path / "a.csv", "id\n"), encoding=encoding)
     assert refused.value.code == "unknown_encoding"
+
+
+def test_names_of_encodings_that_are_none_fill_no_memory(tmp_path: Path) -> None:
+    kept = len("".join(vars(encodings)["_cache"]))
+    for number in range(100):
+        with pytest.raises(XbusError, match="there is no encoding"):
+            ItemFile(written(tmp_path / "a.csv", "id\n"), encoding=f"{number}" + "x" * 60_000)
+    assert len("".join(vars(encodings)["_cache"])) == kept
 
 
 @pytest.mark.parametrize("encoding", sorted(module.name for module in iter_modules(encodings.__path__)))
@@ -270,3 +279,13 @@ def test_a_file_that_can_not_be_read_is_refused(tmp_path: Path, name: str, why: 
     folder.mkdir()
     with pytest.raises(XbusError, match=rf"can't be read \({why}\)"):
         ItemFile(folder / name)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl"])
+def test_a_packed_file_unpacks_to_a_bounded_size(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path / name, gzip.compress(b"1\n" * 500_000))
+    with ItemFile(path, most_bytes=1_000_000) as file:
+        assert sum(1 for _ in file.entries(lambda _: None)) == 500_000
+    with ItemFile(path, most_bytes=999_999) as file, pytest.raises(XbusError) as refused:
+        list(file.entries(lambda _: None))
+    assert refused.value.code == "file_too_large"

@@ -9,7 +9,7 @@ import pytest
 from tests.support.item_files import XML, described, entries_of, field, told, written
 from xbus.admin.files.descriptor import Descriptor, ElementPath, XmlLayout
 from xbus.admin.files.item_file import ItemFile
-from xbus.admin.files.xml_records import XmlReader
+from xbus.admin.files.xml_records import XmlBounds, XmlReader
 from xbus.errors import XbusError
 from xbus.files.text_lines import Unreadable
 
@@ -90,11 +90,49 @@ def test_a_record_without_an_end_is_not_kept(descriptor: Descriptor) -> None:
     assert isinstance(descriptor.layout, XmlLayout)
     fits = "<party><name>Ada</name><more>" + "x" * 100_000 + "</more></party>\n"
     many = BytesIO(f"<export>\n{fits * 20}</export>".encode())
-    assert len(list(XmlReader(descriptor.layout, many, largest_record=200_000))) == 20
+    assert len(list(XmlReader(descriptor.layout, many, bounds=XmlBounds(200_000)))) == 20
     endless = BytesIO(f"<export>\n{fits}<party>{'x' * 400_000}</party></export>".encode())
     with pytest.raises(Unreadable) as refused:
-        list(XmlReader(descriptor.layout, endless, largest_record=200_000))
+        list(XmlReader(descriptor.layout, endless, bounds=XmlBounds(200_000)))
     assert (refused.value.line, refused.value.reason) == (3, "the record is larger than 200,000 bytes")
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds", "reason"),
+    [
+        ("<party>" + "<a/>" * 999 + "x" * 100_000 + "</party>", XmlBounds(record_parts=1_000), ""),
+        (
+            "<party>" + "<a/>" * 1_000 + "x" * 100_000 + "</party>",
+            XmlBounds(record_parts=1_000),
+            "more than 1,000 elements",
+        ),
+        (
+            "<party>" + "<a b='' c=''/>" * 334 + "x" * 100_000 + "</party>",
+            XmlBounds(record_parts=1_000),
+            "more than 1,000 elements",
+        ),
+        ("<a/>" * 2_000 + "<party/><party/>", XmlBounds(record_parts=1), ""),
+        ("<!--" + "x" * 200_000 + "-->", XmlBounds(markup_bytes=100_000), "a tag or a comment is larger than 100,000"),
+        (
+            "<a b='" + "x" * 200_000 + "'/>",
+            XmlBounds(markup_bytes=100_000),
+            "a tag or a comment is larger than 100,000",
+        ),
+        ("<party>" + "x" * 400_000 + "</party>", XmlBounds(markup_bytes=100_000), ""),
+        ("<party><![CDATA[" + "x\n" * 200_000 + "]]></party>", XmlBounds(markup_bytes=100_000), ""),
+    ],
+)
+def test_what_is_kept_of_a_file_is_bounded(descriptor: Descriptor, text: str, bounds: XmlBounds, reason: str) -> None:
+    assert isinstance(descriptor.layout, XmlLayout)
+    # The bounds are looked at between chunks.
+    file = BytesIO(f"<export>{text}{'<log/>' * 20_000}</export>".encode())
+    found = ""
+    try:
+        list(XmlReader(descriptor.layout, file, bounds=bounds))
+    except Unreadable as error:
+        found = error.reason
+    assert reason in found
+    assert bool(found) == bool(reason)
 
 
 def test_names_may_be_those_of_a_namespace(tmp_path: Path) -> None:

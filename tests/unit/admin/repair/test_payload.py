@@ -119,3 +119,14 @@ def test_a_correction_that_would_lose_something_is_refused(text: str) -> None:
     with pytest.raises(Refused) as refused:
         Payload.of(pack(1)).rewritten(text)
     assert refused.value.code == "bad_json"
+
+
+HALF_PAIRS = b'{"\\ud800": "\\udfff", "name": "\xc3\xa9 \\ud83d\\ude00"}'
+
+
+def test_half_of_a_pair_of_surrogates_is_edited_as_it_came() -> None:
+    payload = Payload.of(HALF_PAIRS)
+    text = payload.editable()
+    assert text.encode().isascii() is False
+    assert json.loads(payload.rewritten(text)) == json.loads(HALF_PAIRS)
+    assert json.loads(payload.replaced('{"name": "\\udc00"}')) == {"name": "\udc00"}

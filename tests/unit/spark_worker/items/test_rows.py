@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -203,3 +204,10 @@ def test_items_that_are_decoded_at_once_are_those_that_are_decoded_alone(item: b
     else:
         assert together in (None, [*map(reader.decode, others), alone])
     assert reader.decode_all(others) == [{"a": {"x": 1}}, {}]
+
+
+def test_an_item_of_many_names_costs_no_more_than_its_size() -> None:
+    names = ",".join(f'"n{number}":1' for number in range(20_000))
+    begun = time.process_time()
+    assert '"n19999" twice' in str(JsonRows(SCHEMA).explain(f'{{{names},"n19999":2}}'.encode()))
+    assert time.process_time() - begun < 3

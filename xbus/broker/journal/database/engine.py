@@ -41,7 +41,7 @@ SIGNS_OF_LIFE = {
 """Seconds and milliseconds that PostgreSQL may be silent: a cable that was pulled sends no goodbye."""
 
 READ_ONLY = {"xbus_read_only": True}
-"""Execution options of a connection that only reads: on SQLite it then doesn't ask for the write lock."""
+"""Execution options of a connection that only reads: SQLite then gives it no write lock, and refuses its writes."""
 
 WRITES = {"xbus_read_only": False}
 """Execution options of a connection that writes again."""
@@ -139,7 +139,7 @@ def _names_several(url: sa.URL) -> bool:
 
 
 def _sqlite(url: sa.URL) -> sa.Engine:
-    arguments: dict[str, Any] = {"check_same_thread": False}
+    arguments: dict[str, Any] = {"check_same_thread": False, "factory": SqliteSession}
     if url.database in (None, "", ":memory:"):
         engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True, poolclass=StaticPool)
     else:
@@ -166,14 +166,8 @@ def _sqlite(url: sa.URL) -> sa.Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        # A writer takes the lock at once: a transaction that reads first and writes later could not wait for it.
-        read_only = connection.get_execution_options().get("xbus_read_only", False)
-        cursor = connection.connection.cursor()
-        try:
-            cursor.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
-        finally:
-            # Also where it fails: what an error refers to would keep the file open, and locked.
-            cursor.close()
+        reads = connection.get_execution_options().get("xbus_read_only", False)
+        cast(SqliteSession, driver_of(connection)).begin(reads=reads)
 
     return engine
 
@@ -189,6 +183,23 @@ def _check_place(path: Path) -> None:
     if not path.parent.is_dir():
         cause = f"there is no folder {path.parent} for the file of the database"
         raise JournalRefused(cause, "make the folder, or correct sqlalchemy.dburi")
+
+
+class SqliteSession(sqlite3.Connection):
+    """A session of SQLite, which begins each transaction as one that reads or as one that writes."""
+
+    _reads = False
+
+    def begin(self, *, reads: bool) -> None:
+        """Begin a transaction; one that reads can't write, and does not ask for the lock.
+
+        A writer takes the lock at once: a transaction that reads first and writes later could not wait for it.
+        """
+        if reads is not self._reads:
+            # Kept until the other kind begins: the sessions of readers then pay for it only once.
+            self.execute(f"PRAGMA query_only = {reads:d}")
+            self._reads = reads
+        self.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 class DriverTransaction:
@@ -209,8 +220,8 @@ class DriverTransaction:
     def __init__(self, connection: sa.Connection, driver: DBAPIConnection) -> None:
         self._dialect = connection.dialect
         self._driver = driver
-        if isinstance(driver, sqlite3.Connection):
-            driver.execute("BEGIN IMMEDIATE")
+        if isinstance(driver, SqliteSession):
+            driver.begin(reads=False)
             return
         session = cast(PostgresSession, driver)
         if sessions.is_read_only(session):

@@ -199,8 +199,8 @@ class PostgresSession(extensions.connection):
             super().rollback()
 
 
-ARGUMENTS = {"connection_factory": PostgresSession, "cursor_factory": PostgresCursor}
-"""Makes the driver's connections such sessions."""
+ARGUMENTS = {"connection_factory": PostgresSession, "cursor_factory": PostgresCursor, "client_encoding": "UTF8"}
+"""Makes the driver's connections such sessions, whatever encoding the environment or a role has chosen."""
 
 
 def begin_session(session: PostgresSession) -> None:

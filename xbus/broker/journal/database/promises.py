@@ -31,6 +31,9 @@ _LOST = {
 }
 """By setting and value: what loses a transaction that was committed."""
 
+DATABASE_ENCODING = "database_encoding"
+_KEEPS_ALL_TEXTS = "UTF8"
+
 _STANDBYS = """
 SELECT count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) > 0, count(*)
 FROM pg_stat_replication AS walsender
@@ -46,10 +49,11 @@ Transaction: TypeAlias = Callable[[], AbstractContextManager[int]]
 
 
 def check_durable(connection: sa.Connection) -> None:
-    """Make sure that a COMMIT means durable.
+    """Make sure that a COMMIT means durable, and that texts of any language can be committed.
 
     Raises:
-        ConfigurationError: a PostgreSQL that runs without fsync, or without waiting for disk and standby.
+        ConfigurationError: a PostgreSQL that runs without fsync, or without waiting for disk and standby; or one whose
+            database has another encoding than UTF-8 (``database_encoding``).
     """
     if connection.dialect.name != "postgresql":
         return
@@ -59,6 +63,13 @@ def check_durable(connection: sa.Connection) -> None:
                 f"PostgreSQL runs with {setting} = {value}, so what it commits can be lost by {loss}",
                 f"set {setting} = on for this database",
             )
+    encoding = connection.execute(_SETTING, {"name": "server_encoding"}).scalar_one()
+    if encoding != _KEEPS_ALL_TEXTS:
+        raise ConfigurationError(
+            f"the database keeps texts in {encoding}, and refuses keys and names that this encoding lacks",
+            "create it with ENCODING 'UTF8' TEMPLATE template0, and set it up anew",
+            code=DATABASE_ENCODING,
+        )
 
 
 def check_writable(connection: sa.Connection) -> None:
