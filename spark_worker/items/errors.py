@@ -45,7 +45,7 @@ class ItemsRefused(Refusal):
 
 
 class NeverDone(Refusal):
-    """The bus itself can't do its part of the job, now or later; the event parks with the bus's own code.
+    """The bus can't do its part of the job, now or later. The event parks with the code of the bus.
 
     Args:
         message: the cause and the next step of the bus's error.

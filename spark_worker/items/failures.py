@@ -133,7 +133,11 @@ def _of_bus(error: BaseException) -> XbusError | None:
 
 
 def _classified(kind: type[XbusError], cause: str, next_step: str, code: str) -> XbusError | None:
-    """Make the failure of a job from the parts of an error of the bus; None where its class says nothing of that."""
+    """Make the failure of a job from the parts of an error of the bus.
+
+    Returns:
+        None where the class does not say whether the same job may go well later.
+    """
     if issubclass(kind, JournalUnavailable):
         return JournalUnavailable(cause, next_step, code=code)
     if issubclass(kind, (ConfigurationError, MissingExtra)) or (issubclass(kind, JournalError) and code in LOST):

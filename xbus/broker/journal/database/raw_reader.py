@@ -126,7 +126,7 @@ class _Postgres:
         """Check the server as each transaction of an engine does: a raw connection passes that check by.
 
         Raises:
-            JournalUnavailable: the server is a standby. What it lacks would be taken for removed.
+            JournalUnavailable: the server is a standby, and a reader would take missing rows for removed ones.
         """
         if is_read_only(self._connection, reads=True):
             raise read_only_error()
