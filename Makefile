@@ -138,7 +138,7 @@ COMPILE = $(VENV)/bin/uv pip compile --quiet --upgrade --universal --no-strip-ex
 lock: $(VENV)/bin/uv  ## pin the newest packages that pyproject.toml admits, with their hashes, in requirements/
 	for extra in $(EXTRAS) dev; do $(COMPILE) --extra $$extra --output-file requirements/$$extra.txt pyproject.toml || exit 1; done
 	$(COMPILE) --extra monitor --extra http --output-file requirements/server.txt pyproject.toml
-	$(COMPILE) --output-file requirements/build.txt requirements/build.in
+	for tools in build sbom; do $(COMPILE) --output-file requirements/$$tools.txt requirements/$$tools.in || exit 1; done
 
 $(VENV)/bin/uv: | $(VENV)/.installed
 	$(IN_VENV) pip install --quiet --disable-pip-version-check uv
@@ -151,7 +151,7 @@ wheel:  ## build the wheel in dist/ by tools that are pinned with their hashes
 # The lists are made of installations of their own, so that they name what a machine gets.
 sbom: wheel  ## list what pinned installations consist of, in dist/sbom-EXTRA.json (CycloneDX) [EXTRAS="broker spark"]
 	rm -rf build/sbom && $(PYTHON) -m venv build/sbom/tools
-	build/sbom/tools/bin/pip install --quiet --disable-pip-version-check cyclonedx-bom
+	build/sbom/tools/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/sbom.txt
 	for extra in $(EXTRAS); do $(PYTHON) -m venv build/sbom/$$extra && \
 	    build/sbom/$$extra/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/$$extra.txt && \
 	    build/sbom/$$extra/bin/pip install --quiet --disable-pip-version-check --no-deps --no-index --find-links dist xbusd && \

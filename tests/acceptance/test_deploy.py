@@ -70,6 +70,20 @@ def test_a_unit_gives_commands_that_exist(unit: Path) -> None:
         assert all(option in explained.stdout for option in arguments if option.startswith("-")), command
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_stays_down_where_another_start_is_of_no_use(unit: Path) -> None:
+    """A wrong configuration ends a program with 2; a broker that another one has replaced ends with 4."""
+    prevented = "2 4" if unit.stem == "xbus-broker" else "2"
+    assert re.findall(r"^RestartPreventExitStatus=(.*)$", unit.read_text(), re.MULTILINE) == [prevented]
+
+
+@pytest.mark.parametrize("name", ["xbus-broker", "xbus-http", "xbus-monitor"])
+def test_a_unit_of_many_connections_may_open_more_files_than_usual(name: str) -> None:
+    """The usual 1024 are less than the connections that these programs let in."""
+    (most,) = re.findall(r"^LimitNOFILE=(\d+)$", (DEPLOY / "systemd" / f"{name}.service").read_text(), re.MULTILINE)
+    assert int(most) >= 65_536
+
+
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[socket.socket]:
     """In the place of systemd."""

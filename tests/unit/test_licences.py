@@ -1,6 +1,7 @@
 """A package without a licence, or with one that nobody has weighed, is named."""
 
 from email.message import Message
+from pathlib import Path
 
 import pytest
 
@@ -35,4 +36,18 @@ def test_a_licence_is_weighed(fields: dict[str, str], cause: str) -> None:
 def test_all_that_is_pinned_for_servers_was_weighed() -> None:
     found = packages()
     assert set(WEIGHED) <= set(found), "what is not used any more need not be weighed"
-    assert [*problems(sorted(found))] == []
+    assert [*problems(found)] == []
+
+
+def test_a_package_that_is_not_installed_is_a_problem_unless_its_extra_is_left_out() -> None:
+    missing = "no-such-package-of-xbus"
+    for files, is_wrong in [({"broker"}, True), ({"broker", "pandas"}, True), ({"pandas"}, False)]:
+        found = [*problems({missing: files})]
+        assert [line.partition(":")[0] for line in found] == ([missing] if is_wrong else [])
+
+
+def test_a_package_for_other_systems_is_not_missing_here(tmp_path: Path) -> None:
+    hashed = " \\\n    --hash=sha256:00\n"
+    pins = ["here==1", "there==1 ; sys_platform == 'win32'", "with[extra]==2 ; python_full_version >= '3.11'"]
+    (tmp_path / "broker.txt").write_text("".join(pin + hashed for pin in pins))
+    assert packages(tmp_path) == {"here": {"broker"}, "with": {"broker"}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.torture.faults import LONGEST_SECONDS, chosen, plan
+from tests.torture.faults import LONGEST_SECONDS, RARE, chosen, plan
 
 TARGETS = {"broker-kill": ["broker"], "consumer-kill": ["audit", "ledger"], "cut-front": ["small"]}
 
@@ -21,6 +21,24 @@ def test_every_cycle_strikes_once_or_twice_and_all_kinds_come() -> None:
         (kind, target) for kind, targets in TARGETS.items() for target in targets
     }
     assert all(cycle.seconds <= LONGEST_SECONDS for cycle in cycles)
+
+
+@pytest.mark.parametrize(
+    "able",
+    [
+        ("two_brokers", "disk_full"),
+        ("two_brokers", "read_only", "failover_sync", "failover_async"),
+        RARE,
+    ],
+    ids=["sqlite", "postgresql without a disk", "postgresql"],
+)
+def test_a_run_of_four_cycles_has_each_rare_kind_that_its_database_can_carry_out(able: tuple[str, ...]) -> None:
+    targets = TARGETS | {kind: ["database"] for kind in able}
+    for seed in range(50):
+        struck = [strike.kind for cycle in plan(seed, 4, targets) for strike in cycle.strikes]
+        assert set(able) <= set(struck)
+        # The others come too.
+        assert len(struck) > len(able), "chance has a cycle, too"
 
 
 def test_kinds_are_chosen_by_name() -> None:

@@ -10,6 +10,7 @@ from spark_worker.items.failures import from_author, of_job
 from xbus import errors
 from xbus.errors import Failed, JournalError, JournalUnavailable, XbusError
 from xbus.recipient import Refusal
+from xbus.rpc.codec import pack
 
 OF_A_TASK = """\
 Job aborted due to stage failure: Task 1 in stage 3.0 failed 1 times, most recent failure: Lost task 1.0 in stage 3.0:
@@ -220,3 +221,30 @@ def test_items_are_refused_each_with_its_reason() -> None:
 
     assert error.errors == [([3], "no JSON (2 of the items do not fit)"), ([8], "no id")]
     assert error.indices == [3, 8]
+
+
+LONE = "caf\udce9"
+"""The name of a file in Latin-1, as Python reads it from a folder."""
+
+
+@pytest.mark.parametrize("translate", [of_job, from_author])
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(
+            ValueError(LONE),
+            FileNotFoundError(2, "gone", LONE),
+            OfSpark(LONE),
+            OfSpark(f"No space left on device {LONE}"),
+        ),
+        *(OfSpark(f"stopped SparkContext {LONE}"), OfSpark(OF_A_TASK.format(name=LONE)), BadOutput(LONE)),
+        *(JournalError(LONE), Failed(LONE), Refusal(LONE), ValueError("\0"), SystemExit(LONE)),
+    ],
+    ids=ascii,
+)
+def test_the_texts_of_a_translated_error_can_be_packed(
+    translate: Callable[[BaseException], XbusError], error: BaseException
+) -> None:
+    """The worker sends them to the broker."""
+    made = translate(error)
+    pack([made.cause, made.next_step, made.code, str(made)])
