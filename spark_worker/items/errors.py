@@ -1,7 +1,8 @@
 """The errors of a job, in the two classes that the bus knows: permanent and transient.
 
 Refusal (xbus.recipient)       permanent: the same job would fail again
-└── ItemsRefused               ... for the sake of some items, which are named cause by cause
+├── ItemsRefused               ... for the sake of some items, which are named cause by cause
+└── NeverDone                  ... as the bus itself can't do its part, by the code of that
 Failed (xbus.errors)           transient: the same job may go well later
 └── ClusterUnreachable         ... when there is a cluster again
 """
@@ -41,6 +42,19 @@ class ItemsRefused(Refusal):
     def errors(self) -> list[ItemError]:
         """The reasons, each with its items; the first one names the fault on the whole, too."""
         return self._items
+
+
+class NeverDone(Refusal):
+    """The bus can't do its part of the job, now or later. The event parks with the code of the bus.
+
+    Args:
+        message: the cause and the next step of the bus's error.
+        code: its code, such as ``segment_damaged``.
+    """
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def grouped(message: str, items: Sequence[ItemError]) -> list[ItemError]:

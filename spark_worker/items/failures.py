@@ -1,7 +1,7 @@
 """Classifies an error of a job: permanent where the same job would fail again, else transient.
 
-Errors of executors arrive as text, with the traceback of the Python that failed there. So they are told apart by what
-stands in it.
+Errors of executors arrive as text, with the traceback of the Python that failed there. So they are told apart by its
+words. An error of the bus has its class there, and its code in a line of its own.
 """
 
 import re
@@ -9,8 +9,19 @@ import re
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from spark_worker.items.errors import BadOutput, ClusterUnreachable
-from xbus.errors import Failed, JournalError, JournalUnavailable, XbusError
+from spark_worker.items.errors import BadOutput, ClusterUnreachable, NeverDone
+from xbus import errors
+from xbus.broker.journal.database.compression import DAMAGED
+from xbus.broker.journal.objects.stores import MISSING
+from xbus.errors import (
+    ConfigurationError,
+    Failed,
+    JournalError,
+    JournalUnavailable,
+    MissingExtra,
+    SchemaError,
+    XbusError,
+)
 from xbus.recipient import Refusal
 
 CAUSE_CHARACTERS = 500
@@ -43,6 +54,11 @@ NO_ROOM = ("No space left on device", "Disk quota exceeded")
 CANCELLED = ("[SPARK_JOB_CANCELLED]", "[OPERATION_CANCELED]")
 """Spark's own names for a cancelled job. Authors use the word in errors, too."""
 
+LOST = frozenset({DAMAGED, MISSING})
+"""The codes of the journal for items that no further attempt gets back. Other codes pass, as with a new attempt."""
+
+_OF_BUS = re.compile(r"^xbus\.errors\.(\w+): (.*)$", re.MULTILINE)
+_CODE = re.compile(r"^\[(\w+)\]\s*$", re.MULTILINE)
 _FULL = re.compile(rf"^.*\b(\w+(?:Exception|Error): .*?(?:{'|'.join(NO_ROOM)}).*)$", re.MULTILINE)
 _HOST = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor \S+\)")
 _RAISED = re.compile(r"^(?:\w+\.)*[A-Z]\w*[a-z]\w*: .*$", re.MULTILINE)
@@ -57,20 +73,15 @@ def of_job(error: BaseException, scratch: str = "") -> XbusError:
     Returns:
         A ``Refusal`` if the same job would fail again, otherwise a ``Failed`` or ``JournalUnavailable``.
     """
-    if isinstance(error, (Refusal, Failed, JournalUnavailable)):
-        return error
-    if isinstance(error, JournalError):
-        return Failed(error.cause, error.next_step, code=error.code)
+    if isinstance(error, XbusError) and (known := _of_bus(error)) is not None:
+        return known
     if isinstance(error, BadOutput):
         return Refusal(str(error))
     text = str(error)
     if isinstance(error, (Py4JNetworkError, ConnectionError)) or _says(text, CLUSTER_GONE):
         return ClusterUnreachable(f"Spark is gone ({brief(error)})", "see that the cluster runs")
-    if f"{JournalUnavailable.__module__}.{JournalUnavailable.__name__}" in text:
-        # As one string it contains the next step, too.
-        return JournalUnavailable(raised(text).removeprefix("JournalUnavailable: "))
-    if _says(text, ("xbus.errors.JournalError", "xbus.errors.SchemaError")):
-        return Failed(raised(text), code="journal_error")
+    if (known := _of_bus(error)) is not None:
+        return known
     if f"{BadOutput.__module__}.{BadOutput.__name__}" in text:
         return Refusal(raised(text))
     if _says(text, NO_ROOM):
@@ -86,8 +97,9 @@ def of_job(error: BaseException, scratch: str = "") -> XbusError:
 
 def from_author(error: BaseException) -> XbusError:
     """Translate an error of the transform for the bus: a refusal, unless Spark is in trouble."""
-    if isinstance(error, (Refusal, Failed, JournalUnavailable)):
-        return error
+    # The transform may have Spark read the items, so an executor meets the journal within it, too.
+    if (known := _of_bus(error)) is not None:
+        return known
     if _says(str(error), NO_ROOM):
         return disk_full(str(error))
     if isinstance(error, (Py4JNetworkError, ConnectionError)) or _says(
@@ -95,6 +107,44 @@ def from_author(error: BaseException) -> XbusError:
     ):
         return Failed(f"the transform failed ({brief(error)})", code="job_failed")
     return Refusal(f"the transform failed: {brief(error)}"[:CAUSE_CHARACTERS])
+
+
+def _of_bus(error: BaseException) -> XbusError | None:
+    """Translate an error of the bus by its class and its code; None for all others.
+
+    Args:
+        error: the error itself, as in the driver, or one of Spark that has the traceback of an executor in its text.
+    """
+    if isinstance(error, (Refusal, Failed, JournalUnavailable)):
+        return error
+    if isinstance(error, XbusError):
+        return _classified(type(error), error.cause, error.next_step, error.code)
+    text = str(error)
+    # An error may have others as its cause, whose tracebacks come before its own.
+    for found in reversed(list(_OF_BUS.finditer(text))):
+        kind = getattr(errors, found[1], None)
+        if isinstance(kind, type) and issubclass(kind, XbusError):
+            code = _CODE.search(text[found.end() :].partition("\n\n")[0])
+            # The line has the next step, too.
+            known = _classified(kind, found[2][:CAUSE_CHARACTERS], "", kind.default_code if code is None else code[1])
+            if known is not None:
+                return known
+    return None
+
+
+def _classified(kind: type[XbusError], cause: str, next_step: str, code: str) -> XbusError | None:
+    """Make the failure of a job from the parts of an error of the bus.
+
+    Returns:
+        None where the class does not say whether the same job may go well later.
+    """
+    if issubclass(kind, JournalUnavailable):
+        return JournalUnavailable(cause, next_step, code=code)
+    if issubclass(kind, (ConfigurationError, MissingExtra)) or (issubclass(kind, JournalError) and code in LOST):
+        return NeverDone(f"{cause}: {next_step}" if next_step else cause, code)
+    if issubclass(kind, (JournalError, SchemaError, Failed)):
+        return Failed(cause, next_step, code=code)
+    return None
 
 
 def disk_full(text: str, scratch: str = "") -> Failed:

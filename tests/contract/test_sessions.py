@@ -21,6 +21,7 @@ from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.database.postgres_session import ENDING_CODES
 from xbus.broker.journal.database.promises import check_durable, check_promises, has_asynchronous_standby
+from xbus.broker.journal.database.raw_reader import Query, fetching
 from xbus.broker.journal.journal import Journal
 from xbus.errors import ConfigurationError, JournalUnavailable
 
@@ -173,6 +174,18 @@ async def test_a_journal_of_two_servers_follows_the_one_that_leads(
         pass
     with pytest.raises(JournalUnavailable, match="only reads"):
         check_promises(pair.first.url)
+
+
+PORT: Query[tuple[int]] = Query("SELECT current_setting('port')::int", "i")
+
+
+def test_executors_of_spark_read_the_server_that_writes_and_no_standby(pair: Pair) -> None:
+    start, _, _ = pair.first.url.partition("127.0.0.1")
+    standby_first = f"{start}127.0.0.1:{pair.second.port},127.0.0.1:{pair.first.port}/postgres"
+    with fetching(standby_first) as fetcher:
+        assert fetcher.fetch(PORT) == [(pair.first.port,)]
+    with pytest.raises(JournalUnavailable, match="only reads"), fetching(pair.second.url):
+        pass
 
 
 def port(connection: sa.Connection) -> int:

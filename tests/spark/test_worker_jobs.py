@@ -21,7 +21,7 @@ from spark_worker.transform.transforms import Context, SqlTransform, Transform
 from spark_worker.worker.job import ItemPlace, SparkJobs
 from spark_worker.worker.spool import Spool
 from tests.support.bulk import Put, begin_attempt, put_event, read_all
-from tests.support.journal import looking
+from tests.support.journal import change_segments, looking
 from xbus import model
 from xbus.broker.journal.bulk.adoption import Adoption
 from xbus.broker.journal.bulk.outputs import read_totals
@@ -318,6 +318,24 @@ def failed(jobs: SparkJobs, put: Put) -> XbusError:
     with pytest.raises(Exception) as raised:  # noqa: PT011
         jobs.make(handover(put))
     return of_job(raised.value)
+
+
+def counted(items: DataFrame, context: Context) -> DataFrame:
+    """Have Spark read the items while the transform is still at work."""
+    return items.where(sf.lit(items.count()) > 0)
+
+
+@pytest.mark.parametrize("transform", [same, counted])
+def test_damaged_items_are_refused_by_their_code(sqlite_url: str, make_jobs: MakeJobs, transform: Transform) -> None:
+    put = put_event(sqlite_url, [item(0)])
+    with looking(sqlite_url) as connection:
+        assert change_segments(connection, [put.event_id], data=b"\xc4\x01x") == 1
+
+    error = failed(make_jobs(sqlite_url, transform), put)
+
+    assert isinstance(error, Refusal)
+    assert (error.code, error.errors) == ("segment_damaged", [([], error.cause)])
+    assert error.cause.startswith("stored items are damaged: ")
 
 
 def raising(items: DataFrame, context: Context) -> DataFrame:

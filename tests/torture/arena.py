@@ -3,7 +3,9 @@
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -59,8 +61,9 @@ class Arena:
         self._front, self._back = self._ports = free_port(), free_port()
         self._second_ports = free_port(), free_port()
         self._links: dict[str, list[Proxy]] = {}
-        self._to_broker: list[tuple[Proxy, bool]] = []
-        """All proxies that lead to the broker, and whether to its front."""
+        self._to_broker: list[tuple[str, Proxy, bool]] = []
+        """All proxies that lead to the broker, each with the program that has it, and whether to its front."""
+        self._led_at: defaultdict[str, list[float]] = defaultdict(list)
         self.config_path = write_config(folder / "config.ini", url, {**bus.OPTIONS, "zmq": _sockets(*self._ports)})
         self.broker = Broker([script("start_xbusbroker"), "-c", str(self.config_path)], folder)
         second = write_config(folder / "second.ini", url, {**bus.OPTIONS, "zmq": _sockets(*self._second_ports)})
@@ -73,11 +76,20 @@ class Arena:
         }
         self.emitters = {login: self._emitter(login, seed) for login in settled.emitters}
 
-    def lead_to_broker(self, *, is_second: bool) -> None:
-        """Lead all connections to one of two brokers; those that are open are cut."""
+    def lead_to_broker(self, names: Collection[str], *, is_second: bool) -> None:
+        """Lead the connections of programs to one of two brokers; those that are open are cut."""
         front, back = self._second_ports if is_second else self._ports
-        for proxy, is_front in self._to_broker:
-            proxy.lead_to(front if is_front else back)
+        for name, proxy, is_front in self._to_broker:
+            if name in names:
+                proxy.lead_to(front if is_front else back)
+                self._led_at[name].append(time.monotonic())
+
+    def led_at(self, name: str) -> Sequence[float] | None:
+        """When a program was led to another broker; None where a broker comes to it, which a registration can't tell.
+
+        A broker that starts connects anew to those that listen, whether they have registered at it or not.
+        """
+        return None if bus.role_of(name) in bus.LISTENING else self._led_at[name]
 
     @property
     def programs(self) -> Mapping[str, Program]:
@@ -182,7 +194,7 @@ class Arena:
 
     def _link_to_broker(self, name: str, *, is_front: bool) -> int:
         port = self._link(name, self._front if is_front else self._back)
-        self._to_broker.append((self._links[name][-1], is_front))
+        self._to_broker.append((name, self._links[name][-1], is_front))
         return port
 
     def _emitter(self, login: str, seed: int) -> Program:

@@ -1,5 +1,10 @@
 """Judges a history; pure. What it looks for is what the bus promises, and nothing is taken from the bus on trust but
-which envelopes it says are received."""
+which envelopes it says are received.
+
+A commit says which broker handed the envelope out: the one that its program was led to before it registered last.
+Nobody can say so of a program that listens. A broker that starts connects to it before that program has registered
+anew, so any fault of broker or database still explains a repeat there.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +25,9 @@ LAST_CALLS_SECONDS = 10.0
 
 DELAY = "delay-database"
 """The kind of the faults that make each write of the database wait."""
+
+TWO_BROKERS = "two_brokers"
+"""The kind of the strikes in which one broker takes over from another, on PostgreSQL."""
 
 EVERYBODYS = frozenset({"broker", "database"})
 """Targets whose faults concern every consumer."""
@@ -155,10 +163,10 @@ def _of_role(history: History, role: str) -> Iterator[Violation]:
             yield Violation("duplicated", f"{role} committed {ref} as envelope {known} and as {commit.envelope_id}")
     for _, first, second in _repeated(history, role):
         if not _is_explained(history, role, first, second):
+            by_two = _is_of_superseded(history, role, first, second)
+            why = "it was delivered by two brokers" if by_two else "no fault explains it"
             seconds = second.at - first.at
-            what = (
-                f"{role} committed envelope {first.envelope_id} again, {seconds:.1f} s later, and no fault explains it"
-            )
+            what = f"{role} committed envelope {first.envelope_id} again, {seconds:.1f} s later, and {why}"
             yield Violation("duplicated", what)
     if role in history.ordered:
         yield from _out_of_order(history, role)
@@ -277,11 +285,42 @@ def _repeated(history: History, only: str | None = None) -> Iterator[tuple[str, 
 
 def _is_explained(history: History, role: str, first: Commit, second: Commit) -> bool:
     """Whether a fault struck between the hand-over and the moment at which it was surely written that it is done."""
+    if _is_of_superseded(history, role, first, second):
+        return False
     concerned = EVERYBODYS | {role}
     until = min(first.at + SETTLE_SECONDS, second.at)
     return any(
-        fault.target in concerned and fault.since <= until and fault.until >= first.begun for fault in history.faults
+        fault.target in concerned
+        and fault.since <= until
+        and fault.until >= first.begun
+        and (fault.kind != TWO_BROKERS or _takeover_explains(history, fault, first, second))
+        for fault in history.faults
     )
+
+
+def _takeover_explains(history: History, fault: Struck, first: Commit, second: Commit) -> bool:
+    """Whether a strike with two brokers explains a repeat: what one broker could not note, another one redelivers.
+
+    The broker that was frozen may have taken a consumer for lost, and redeliver what it handed out itself.
+    """
+    frozen = sum(takeover.since < fault.since for takeover in history.takeovers)
+    return None in (first.reign, second.reign) or first.reign != second.reign or first.reign == frozen
+
+
+def _is_of_superseded(history: History, role: str, first: Commit, second: Commit) -> bool:
+    """Whether a broker delivered again what its successor had delivered, and must have known of that successor.
+
+    1. The successor takes over. 2. It delivers the envelope. 3. The old broker hands the same one out: until it looks
+    at its row, it may. What a program has received before it is stopped or cut off, it commits later.
+    """
+    if first.reign is None or second.reign is None or second.reign >= first.reign:
+        return False
+    takeover = history.takeovers[second.reign]
+    is_late = any(
+        fault.target == role and fault.since <= second.begun and fault.until >= takeover.since
+        for fault in history.faults
+    )
+    return second.begun > takeover.until and not is_late
 
 
 def _out_of_order(history: History, role: str) -> Iterator[Violation]:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import random
 import time
 from pathlib import Path
@@ -16,17 +17,42 @@ MOST_STRANGE = 3
 """How many strange items of an event are kept."""
 
 
+class Registrations(logging.Handler):
+    """Notes when the program registered last: the broker that it registered at hands out all that comes.
+
+    Attributes:
+        last: when that was, in seconds; 0 before the first time.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "action", "") == "recipient_registered":
+            self.last = time.monotonic()
+
+    def listen(self) -> None:
+        """Note registrations from now on."""
+        logging.basicConfig()
+        logger = logging.getLogger("xbus.recipient.registration")
+        logger.setLevel(logging.INFO)
+        logger.addHandler(self)
+
+
 class Book(Consumer):
     """Keeps the events of an envelope with it, and writes them in ``commit``.
 
     Args:
         log: the file.
+        registrations: of this program.
         paths: by event type the workers by which its items come.
         pause: how long it takes for an envelope at the most, in seconds.
     """
 
-    def __init__(self, log: Log, paths: dict[str, list[str]], pause: float) -> None:
+    def __init__(self, log: Log, registrations: Registrations, paths: dict[str, list[str]], pause: float) -> None:
         self._log = log
+        self._registrations = registrations
         self._paths = paths
         self._pause = pause
         self._chance = random.Random()
@@ -52,7 +78,8 @@ class Book(Consumer):
             )
             for event in envelope.state["events"]
         ]
-        self._log.write(id=envelope.id, begun=envelope.state["begun"], events=events)
+        begun, registered = envelope.state["begun"], self._registrations.last
+        self._log.write(id=envelope.id, begun=begun, registered=registered, events=events)
 
     @staticmethod
     def _take(state: dict[str, Any], data: bytes, path: list[str]) -> None:
@@ -83,7 +110,9 @@ def main() -> None:
     parser.add_argument("--several", action="store_true")
     given = parser.parse_args()
     kind = Books if given.several else Book
-    book = kind(Log(Path(given.log)), json.loads(given.paths), float(given.pause))
+    registrations = Registrations()
+    registrations.listen()
+    book = kind(Log(Path(given.log)), registrations, json.loads(given.paths), float(given.pause))
     run(book, given.back, given.login, PASSWORD, **cast(ServeOptions, json.loads(given.options)))
 
 

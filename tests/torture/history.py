@@ -7,6 +7,7 @@ those of the machine's monotonic clock, in seconds, which all processes share.
 import json
 import os
 import time
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -138,12 +139,14 @@ class Commit:
     Args:
         begun: when it began to come, in seconds.
         at: when it was committed.
+        reign: the number of the broker that handed it out: each take-over has made one more. None where nobody knows.
     """
 
     envelope_id: str
     begun: float
     at: float
     events: tuple[CommittedEvent, ...]
+    reign: int | None = 0
 
     @property
     def ref(self) -> str:
@@ -162,8 +165,12 @@ def runs_of(indices: Iterable[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def read_commits(said: Iterable[Mapping[str, Any]]) -> list[Commit]:
-    """The commits in the lines of a consumer, in order."""
+def read_commits(said: Iterable[Mapping[str, Any]], led_at: Sequence[float] | None = ()) -> list[Commit]:
+    """The commits in the lines of a consumer, in order.
+
+    Args:
+        led_at: when its connections were led to another broker; None where the broker connects to it.
+    """
     return [
         Commit(
             line["id"],
@@ -175,12 +182,17 @@ def read_commits(said: Iterable[Mapping[str, Any]]) -> list[Commit]:
                 )
                 for type_name, ref, runs, strange, headers in line["events"]
             ),
+            None if led_at is None else bisect_right(led_at, line.get("registered", 0.0)),
         )
         for line in said
     ]
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
+
+
+TAKEOVER = "takeover"
+"""The kind of the lines about a broker that took over: ``until`` its forerunner may still hand something out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +276,11 @@ class History:
     def losses(self) -> Sequence[tuple[float, float]]:
         """From when to when databases acknowledged what they have lost."""
         return [fault.lost for fault in self.faults if fault.lost is not None]
+
+    @cached_property
+    def takeovers(self) -> Sequence[Struck]:
+        """The take-overs: the first one ended the reign 0."""
+        return sorted((fault for fault in self.faults if fault.kind == TAKEOVER), key=lambda fault: fault.since)
 
     @cached_property
     def refs(self) -> Mapping[str, str]:

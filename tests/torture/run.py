@@ -164,7 +164,7 @@ def _commits(arena: Arena) -> dict[str, list[Commit]]:
     """The commits of each role, in order, whichever of its programs made them."""
     commits: dict[str, list[Commit]] = {}
     for program, path in _logs(arena, arena.consumers).items():
-        commits.setdefault(bus.role_of(program), []).extend(read_commits(lines(path)))
+        commits.setdefault(bus.role_of(program), []).extend(read_commits(lines(path), arena.led_at(program)))
     return {role: sorted(of_role, key=lambda commit: commit.at) for role, of_role in commits.items()}
 
 

@@ -18,7 +18,7 @@ from tests.torture.arena import Arena
 from tests.torture.checker import EVERYBODYS
 from tests.torture.database import LEFT_BYTES, Database, Fault, Lost
 from tests.torture.faults import Cycle, Strike, Targets
-from tests.torture.history import Log
+from tests.torture.history import TAKEOVER, Log
 from tests.torture.program import Program
 from xbus.broker.journal.configuration import BusSpec
 from xbus.errors import JournalUnavailable
@@ -27,6 +27,9 @@ EDIT_AGAIN_SECONDS = 0.2
 
 END_SECONDS = 30.0
 """How long a broker may take to end that another one has replaced, on a busy machine."""
+
+NOTICE_SECONDS = 5.0
+"""How long a broker that another one has replaced may still hand out what it had read. It looks each second."""
 
 REFUSED, REPLACED, WENT_BACK = 1, 4, 3
 """Exit codes of the broker."""
@@ -137,19 +140,24 @@ class Striker:
         first, second = self._arena.broker, self._arena.second_broker
         first.should_run = False
         await second.start()
-        self._arena.lead_to_broker(is_second=True)
-        first.signal(signal.SIGCONT)
-        await self._ends_replaced(first)
+        await self._takes_over(first, is_second=True)
         await asyncio.sleep(seconds)
         await first.start()
-        self._arena.lead_to_broker(is_second=False)
-        await self._ends_replaced(second)
+        await self._takes_over(second, is_second=False)
 
-    async def _ends_replaced(self, broker: Program) -> None:
-        code = await broker.ended(END_SECONDS)
+    async def _takes_over(self, old: Program, *, is_second: bool) -> None:
+        """Lead all to the new broker; one consumer stays at the old one until that ends."""
+        since = time.monotonic()
+        others = self._arena.programs.keys() - {bus.LEFT_BEHIND}
+        self._arena.lead_to_broker(others, is_second=is_second)
+        old.signal(signal.SIGCONT)
+        until = time.monotonic() + NOTICE_SECONDS
+        self._log.write(kind=TAKEOVER, target=TAKEOVER, since=since, until=until)
+        code = await old.ended(END_SECONDS)
         if code != REPLACED:
-            self._arena.problems.append(f"{broker.name} ended with {code} when another one had taken over")
-        broker.kill()
+            self._arena.problems.append(f"{old.name} ended with {code} when another one had taken over")
+        old.kill()
+        self._arena.lead_to_broker({bus.LEFT_BEHIND}, is_second=is_second)
 
     async def fail_over(self, fault: Fault, seconds: float) -> Lost | None:
         """Let a standby take the place of the database."""

@@ -18,7 +18,7 @@ from xbus.errors import CallError, Failed, JournalUnavailable, Refused
 from xbus.headers import HeaderValue, unpack_headers
 from xbus.recipient.base import Worker
 from xbus.recipient.envelope import packed_headers
-from xbus.recipient.refusal import REFUSED, Refusal
+from xbus.recipient.refusal import Refusal
 from xbus.recipient.ways import CallBack
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import FailedOutput, MadeOutput, OutputAccepted, OutputWanted, OutputWork
@@ -292,7 +292,7 @@ class BulkJobs:
             told = _told(await self._worker.make_output(job.handover, job.tell))
         except Refusal as refusal:
             _log("output_refused", "the recipient refused an event", job, refusal)
-            return "xbus.output_failed", _failure("permanent", REFUSED, refusal.cause, refusal.errors)
+            return "xbus.output_failed", _failure("permanent", refusal.code, refusal.cause, refusal.errors)
         except (Failed, JournalUnavailable) as error:
             _log("output_failed", "an output can't be made now", job, error)
             return "xbus.output_failed", _failure("transient", error.code, str(error))

@@ -8,7 +8,10 @@ from xbus.errors import XbusError
 from xbus.texts import MOST_CHARACTERS, plain
 
 REFUSED = "refused"
-"""The code of every refusal, whether an event was sent to a recipient or handed over to it."""
+"""The code of a refusal, whether an event was sent to a recipient or handed over to it.
+
+A bulk worker reports the code of a refusal that has another one.
+"""
 
 
 class Refusal(XbusError):

@@ -104,16 +104,21 @@ async def test_what_the_broker_refuses_is_not_told_for_ever() -> None:
     assert len(case.broker.calls) == 1
 
 
+class Damaged(Refusal):
+    default_code = "segment_damaged"
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "code", "errors"),
     [
         (Refusal("too old", [3, 7]), "permanent", "refused", [([3, 7], "too old")]),
+        (Damaged("not as sent"), "permanent", "segment_damaged", [([], "not as sent")]),
         (Failed("away", code="cluster_away"), "transient", "cluster_away", []),
         (JournalUnavailable("away"), "transient", "journal_unavailable", []),
         (XbusError("a form", code="bad_schema"), "permanent", "recipient_failed", []),
         (ZeroDivisionError("1/0"), "permanent", "recipient_failed", []),
     ],
-    ids=["refusal", "failed", "journal", "other", "fault"],
+    ids=["refusal", "refusal by its code", "failed", "journal", "other", "fault"],
 )
 async def test_what_is_raised_has_a_class(error: Exception, kind: str, code: str, errors: list[Any]) -> None:
     case = Case()

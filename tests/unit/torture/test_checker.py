@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.torture.checker import SETTLE_SECONDS, Verdict, check, refusal_is_explained
-from tests.torture.history import Commit, CommittedEvent, History, Received, Routes, Sent, Struck
+from tests.torture.history import TAKEOVER, Commit, CommittedEvent, History, Received, Routes, Sent, Struck
 
 ROUTES: Routes = {"orders": {"audit": (), "ledger": ("price",)}, "notices": {"audit": ()}}
 NOTICE, ORDER = CommittedEvent("notices", "e-1/0", ((0, 3),)), CommittedEvent("orders", "e-1/1", ((0, 2),))
@@ -265,3 +265,59 @@ def test_a_fault_explains_nothing_at_another_time_or_to_another_role() -> None:
     assert kinds(twice(Struck("kill", "ledger", 10.5, 12))) == ["duplicated"]
     assert kinds(twice(Struck("kill", "broker", 8, 9.9))) == ["duplicated"]
     assert kinds(twice(Struck("kill", "broker", 11.1 + SETTLE_SECONDS, 29))) == ["duplicated"]
+
+
+# -- delivered by two brokers ------------------------------------------------------------------------------------------
+
+TWO_BROKERS = [
+    Struck("two_brokers", "broker", 10.5, 40),
+    Struck(TAKEOVER, TAKEOVER, 12, 17),
+    Struck(TAKEOVER, TAKEOVER, 20, 25),
+]
+"""A broker is frozen, the second one takes over at 12 s, and a third one at 20 s."""
+
+
+def by_brokers(first: int | None, second: int | None, *faults: Struck, begun: float = 29) -> Verdict:
+    """The audit committed an envelope of one broker at 11 s, and again of another one."""
+    again = replace(AT_AUDIT, begun=begun, at=begun + 1, reign=second)
+    return check(replace(at_audit(replace(AT_AUDIT, reign=first), again), faults=[*TWO_BROKERS, *faults]))
+
+
+def test_a_successor_may_deliver_what_the_broker_before_could_not_note() -> None:
+    for first, second in [(0, 1), (1, 2), (0, 2)]:
+        verdict = by_brokers(first, second)
+        assert (kinds(verdict), verdict.duplicates_allowed) == ([], 1)
+
+
+def test_a_take_over_explains_no_repeat_by_one_broker_but_by_the_frozen_one() -> None:
+    assert kinds(by_brokers(0, 0)) == []
+    for reign in (1, 2):
+        assert kinds(by_brokers(reign, reign)) == ["duplicated"]
+        assert kinds(by_brokers(reign, reign, Struck("kill", "audit", 10.5, 12))) == []
+
+
+def test_a_superseded_broker_may_deliver_until_it_has_noticed_and_not_behind_that() -> None:
+    for first, second, begun, found in [
+        (1, 0, 16.9, []),
+        (1, 0, 17.1, ["duplicated"]),
+        (2, 1, 24.9, []),
+        (2, 1, 25.1, ["duplicated"]),
+        (2, 0, 17.1, ["duplicated"]),
+    ]:
+        assert kinds(by_brokers(first, second, begun=begun)) == found
+    (violation,) = by_brokers(1, 0).violations
+    assert violation.what == "audit committed envelope A again, 19.0 s later, and it was delivered by two brokers"
+
+
+def test_no_other_fault_of_the_broker_excuses_one_that_was_superseded() -> None:
+    assert kinds(by_brokers(1, 0, Struck("failover_sync", "database", 10.5, 40))) == ["duplicated"]
+
+
+def test_a_program_may_commit_late_what_it_had_received_before_it_was_stopped() -> None:
+    assert kinds(by_brokers(1, 0, Struck("consumer-stop", "audit", 13, 28))) == []
+    assert kinds(by_brokers(1, 0, Struck("consumer-stop", "audit", 9, 11.9))) == ["duplicated"]
+
+
+def test_nothing_is_said_of_a_broker_that_nobody_knows() -> None:
+    for first, second in [(None, None), (None, 1), (1, None)]:
+        assert kinds(by_brokers(first, second)) == []

@@ -1,6 +1,7 @@
 """What the programs under torture write down is read back as it was, and what a kill has cut off is not."""
 
 from pathlib import Path
+from typing import Any
 
 from tests.torture.history import (
     Commit,
@@ -47,6 +48,15 @@ def test_a_consumer_is_read_back(tmp_path: Path) -> None:
     event = CommittedEvent("orders", "e-1/0", ((0, 2), (3, 1)), ("b'x'",), {"event": "e-1/0"})
     assert commit == Commit("A", 1.5, commit.at, (event,))
     assert commit.ref == "e-1"
+
+
+def test_a_commit_is_of_the_broker_at_which_its_program_registered_last() -> None:
+    said: list[dict[str, Any]] = [
+        {"id": "A", "at": 9, "begun": 8, "registered": registered, "events": []} for registered in (1, 4, 6)
+    ]
+    assert [commit.reign for commit in read_commits(said, [3.0, 5.0])] == [0, 1, 2]
+    assert [commit.reign for commit in read_commits(said)] == [0, 0, 0]
+    assert [commit.reign for commit in read_commits(said, None)] == [None, None, None]
 
 
 def test_an_item_tells_where_it_comes_from_and_by_whom() -> None:

@@ -220,13 +220,17 @@ class Journal:
             return await self._in_a_thread(errand)
         except JournalError as error:
             if error.code == DAMAGED:
-                for listener in self._damage_listeners:
-                    listener(error)
+                self.tell_damage(error)
             raise
 
     def on_damage(self, listener: Callable[[JournalError], None]) -> None:
         """Have ``listener`` called whenever a read met items that do not have their hash."""
         self._damage_listeners.append(listener)
+
+    def tell_damage(self, error: JournalError) -> None:
+        """Tell the listeners of damage, also where a program met it that reads the journal past the broker."""
+        for listener in self._damage_listeners:
+            listener(error)
 
     async def _in_a_thread(self, errand: Callable[[sa.Connection], T]) -> T:
         if self._readers is None:

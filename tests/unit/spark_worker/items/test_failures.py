@@ -1,11 +1,13 @@
 """What errors of a job mean to the bus."""
 
+import traceback
 from collections.abc import Callable
 
 import pytest
 
-from spark_worker.items.errors import BadOutput, ClusterUnreachable, ItemsRefused
+from spark_worker.items.errors import BadOutput, ClusterUnreachable, ItemsRefused, NeverDone
 from spark_worker.items.failures import from_author, of_job
+from xbus import errors
 from xbus.errors import Failed, JournalError, JournalUnavailable, XbusError
 from xbus.recipient import Refusal
 from xbus.rpc.codec import pack
@@ -70,6 +72,77 @@ def test_a_row_that_can_be_no_item_is_permanent() -> None:
     error = of_job(BadOutput("an item is null"))
     assert isinstance(error, Refusal)
     assert error.cause == "an item is null"
+
+
+OF_AN_EXECUTOR = """\
+An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/lib/xbus/broker/journal/objects/remote.py", line 31, in get
+    raise AWAY
+xbus.errors.JournalUnavailable: the object store is away: see that it runs
+[objects_unavailable]
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/lib/spark_worker/journal/reading.py", line 73, in read
+    yield from self.made(reader.segments(partition.value))
+  File "/lib/xbus/broker/journal/database/compression.py", line 80, in verified
+    raise JournalError(
+xbus.errors.{name}: stored items are damaged: find them by xbus fsck
+[{code}]"""
+"""The text of a ``PythonException`` of PySpark 4, and before it the traceback of the error's own cause."""
+
+STACK = "\n\n\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:1)\nDriver stacktrace:\n"
+"""What follows where an error of Spark's own has the text of the executor in its message."""
+
+OF_CODES = {
+    ("JournalError", "segment_damaged"): NeverDone,
+    ("JournalError", "object_missing"): NeverDone,
+    ("ConfigurationError", "bad_configuration"): NeverDone,
+    ("MissingExtra", "extra_missing"): NeverDone,
+    ("JournalError", "segments_gone"): Failed,
+    ("JournalError", "attempt_not_building"): Failed,
+    ("JournalError", "journal_error"): Failed,
+    ("SchemaError", "bad_schema"): Failed,
+    ("Failed", "query_unknown"): Failed,
+    ("JournalUnavailable", "objects_unavailable"): JournalUnavailable,
+    ("JournalRefused", "journal_unavailable"): JournalUnavailable,
+}
+
+
+@pytest.mark.parametrize("mean", [of_job, from_author])
+@pytest.mark.parametrize("stack", ["", STACK])
+@pytest.mark.parametrize(("said", "kind"), OF_CODES.items())
+def test_an_error_of_the_bus_in_an_executor_keeps_its_code(
+    said: tuple[str, str], kind: type[XbusError], stack: str, mean: Callable[[BaseException], XbusError]
+) -> None:
+    name, code = said
+    error = mean(OfSpark(OF_AN_EXECUTOR.format(name=name, code=code) + stack))
+
+    assert (type(error), error.code) == (kind, code)
+    assert str(error) == "stored items are damaged: find them by xbus fsck"
+
+
+@pytest.mark.parametrize("mean", [of_job, from_author])
+@pytest.mark.parametrize(("said", "kind"), OF_CODES.items())
+def test_an_error_of_the_bus_in_the_driver_keeps_its_code(
+    said: tuple[str, str], kind: type[XbusError], mean: Callable[[BaseException], XbusError]
+) -> None:
+    name, code = said
+    error = mean(getattr(errors, name)("stored items are damaged", "find them by xbus fsck", code=code))
+
+    assert isinstance(error, kind)
+    assert isinstance(error, Refusal) is (kind is NeverDone)
+    assert (error.code, str(error)) == (code, "stored items are damaged: find them by xbus fsck")
+
+
+def test_the_text_of_an_error_as_python_writes_it_has_the_code() -> None:
+    """Guards the form of the note on which the above builds."""
+    damaged = JournalError("an item differs", "run xbus fsck", code="segment_damaged")
+    error = of_job(OfSpark("".join(traceback.format_exception(damaged))))
+
+    assert (type(error), error.code, error.cause) == (NeverDone, "segment_damaged", "an item differs: run xbus fsck")
 
 
 OF_A_DISK = """\

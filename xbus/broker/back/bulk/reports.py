@@ -15,6 +15,7 @@ from xbus.broker.back.bulk.outputs import BulkOutputs
 from xbus.broker.back.recipients import RecipientFailed, failure_of_report, no_output
 from xbus.broker.journal.bulk.adoption import Adoption
 from xbus.broker.journal.bulk.outputs import MISMATCH, Totals, read_totals
+from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.journal import Journal
 from xbus.errors import Failed, JournalError, JournalUnavailable, Refused, XbusError
 from xbus.states import AttemptState
@@ -78,7 +79,12 @@ class OutputReports:
         if attempt.report is not None:
             await _outcome(attempt.report)
         failure = failure_of_report(role_id, attempt.output.event_id, told)
-        return await self._outputs.fail(attempt, failure, AttemptState.FAILED)
+        was_making = await self._outputs.fail(attempt, failure, AttemptState.FAILED)
+        if was_making and failure.code == DAMAGED:
+            # The worker reads past the broker, which would find the damage in the next slow round only.
+            cause = f"a worker met it in event {attempt.output.event_id}: {failure.errors[0].message}"
+            self._journal.tell_damage(JournalError(cause, code=DAMAGED))
+        return was_making
 
     async def _check(self, attempt: OutputAttempt, announced: Totals) -> bool | XbusError:
         """Check an output, and return an error instead of raising it: an exception of a task ends the broker."""

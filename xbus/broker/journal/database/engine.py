@@ -72,7 +72,7 @@ def create_engine(url: str, *, any_server: bool = False) -> sa.Engine:
 
     Args:
         url: an SQLAlchemy URL, ``sqlite:///file``, ``sqlite://`` (in memory) or ``postgresql://...``.
-        any_server: for those who only read and to whom a standby will do.
+        any_server: for those who only read a database that is no journal, and to whom a standby will do.
 
     Raises:
         ConfigurationError: the URL is invalid, or of another database.

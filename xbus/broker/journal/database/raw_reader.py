@@ -15,6 +15,7 @@ from uuid import UUID
 
 from xbus.broker.journal.database.binary_copy import BIG_INTEGER, INTEGER, unpack_rows
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
+from xbus.broker.journal.database.postgres_session import is_read_only, read_only_error
 from xbus.errors import ConfigurationError
 
 R = TypeVar("R")
@@ -55,10 +56,10 @@ def fetching(url: str) -> Iterator[Fetcher]:
         url: the database's SQLAlchemy URL.
 
     Raises:
-        JournalUnavailable: the database can't be reached.
+        JournalUnavailable: the database can't be reached, or its server is a standby, which may lack what others wrote.
         ConfigurationError: the URL is of neither database, or of SQLite in memory, which nobody else can read.
     """
-    engine = create_engine(url, any_server=True).execution_options(**READ_ONLY)
+    engine = create_engine(url).execution_options(**READ_ONLY)
     try:
         if is_memory(engine):
             raise ConfigurationError("a database in memory has no readers", "give sqlalchemy.dburi a file")
@@ -106,8 +107,9 @@ _FROM_SQLITE: Mapping[str, Callable[[Any], object]] = {
 
 class _Postgres:
     def __init__(self, connection: Any) -> None:
-        connection.autocommit = True
         self._connection = connection
+        self._check_server()
+        connection.autocommit = True
         with journal_errors(), closing(connection.cursor()) as cursor:
             # All that is asked for is found by an index, in order; the planner must not think otherwise where tables
             # have grown since they were looked at last.
@@ -116,8 +118,18 @@ class _Postgres:
             )
 
     def fetch(self, query: Query[R], **values: QueryValue) -> list[R]:
+        self._check_server()
         with journal_errors():
             return copy_out(self._connection, query, **values)
+
+    def _check_server(self) -> None:
+        """Check the server as each transaction of an engine does: a raw connection passes that check by.
+
+        Raises:
+            JournalUnavailable: the server is a standby, and a reader would take missing rows for removed ones.
+        """
+        if is_read_only(self._connection, reads=True):
+            raise read_only_error()
 
 
 def copy_out(connection: Any, query: Query[R], **values: QueryValue) -> list[R]:

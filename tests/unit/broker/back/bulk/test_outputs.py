@@ -20,13 +20,14 @@ from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.bulk.outputs import read_totals
 from xbus.broker.journal.configuration import RoleSpec, apply, make_plan, read_stored
+from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.operations.corrections import add_correction
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import EndAttempt, Write
 from xbus.broker.journal.writes.pauses import PauseEntry, PauseKind
-from xbus.errors import Failed, Refused
+from xbus.errors import Failed, JournalError, Refused
 from xbus.rpc.codec import pack_items
 from xbus.states import AttemptState, DeliveryState
 
@@ -260,6 +261,21 @@ async def test_a_refusal_parks_with_the_workers_words(journal: Journal) -> None:
         await begin(broker)
         assert await failed(broker, await asked(broker), "permanent", "refused", [[[1], "too old"]])
         await broker.until_rows({"store_1": ("parked", 1, "refused")})
+
+
+async def test_damage_that_a_worker_met_parks_by_its_code_and_is_told_to_health_once(journal: Journal) -> None:
+    told: list[JournalError] = []
+    journal.on_damage(told.append)
+    async with running(journal) as broker:
+        await begin(broker)
+        attempt_id = await asked(broker)
+        assert await failed(broker, attempt_id, "permanent", DAMAGED, [[[], "not as sent"]])
+        await broker.until_rows({"store_1": ("parked", 1, DAMAGED)})
+        assert not await failed(broker, attempt_id, "permanent", DAMAGED, [[[], "not as sent"]])
+        attempt = await journal.read(read_attempt, UUID(attempt_id))
+    assert attempt is not None
+    (error,) = told
+    assert (error.code, error.cause) == (DAMAGED, f"a worker met it in event {attempt.event_id}: not as sent")
 
 
 async def test_what_may_go_well_later_is_tried_again_and_then_parked(journal: Journal) -> None:

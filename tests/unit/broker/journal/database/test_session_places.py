@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.sources import modules_with
+from tests.support.sources import CHECKOUT, modules_with
 
 FOLDERS = ("xbus", "spark_worker", "alembic")
 
@@ -38,6 +38,49 @@ def test_engines_and_connections_are_made_in_one_place() -> None:
     made = set(calls())
     assert {written for place, written in made if place == PLACE} == {"sa.create_engine"}
     assert {(place, written) for place, written in made if place != PLACE} == set(OTHERS)
+
+
+RAW = {
+    "xbus/broker/journal/database/holding.py": "SQLite alone, whose file has one server",
+    "xbus/broker/journal/database/raw_reader.py": "checks the server before each read",
+}
+"""The modules that take a connection past the check that an engine makes with each transaction."""
+
+ANY_SERVER = {
+    "xbus/broker/journal/database/connection.py": "hands on what its caller says",
+    "xbus/broker/journal/database/engine.py": "hands on what its caller says",
+    "xbus/broker/journal/database/foreign.py": "reads a database of somebody else, which is no journal",
+}
+"""The modules that let a session lead to a standby."""
+
+
+def calls_of(word: str) -> Iterator[tuple[str, ast.Call]]:
+    """Each call in a module that has the word, by its file."""
+    for path, module in modules_with((word,), *FOLDERS):
+        for node in ast.walk(module):
+            if isinstance(node, ast.Call):
+                yield path, node
+
+
+def test_a_connection_past_the_check_of_the_server_has_a_reason() -> None:
+    called = {
+        path
+        for path, call in calls_of("raw_connection")
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "raw_connection"
+    }
+    assert called == RAW.keys()
+    reader = (CHECKOUT / "xbus/broker/journal/database/raw_reader.py").read_text(encoding="utf-8")
+    assert reader.count("self._check_server()") == 2, "when a session is opened, and before each read"
+
+
+def test_a_session_that_may_lead_to_a_standby_has_a_reason() -> None:
+    given = {
+        path
+        for path, call in calls_of("any_server")
+        if any(keyword.arg == "any_server" for keyword in call.keywords)
+        or any("any_server" in ast.unparse(value) for value in call.args)
+    }
+    assert given == ANY_SERVER.keys()
 
 
 @pytest.mark.parametrize("module", ["psycopg2", "sqlite3"])
