@@ -58,7 +58,8 @@ class VirtualRunner:
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
             try:
-                claimed = await broker.unless_dead(broker.bots.claim(self._role_id, program, WAIT_SECONDS))
+                claim = broker.bots.claim(self._role_id, program, WAIT_SECONDS, lambda: True)
+                claimed = await broker.unless_dead(claim)
                 if (run := claimed["run"]) is not None:
                     await self._carry_out(broker, program, run)
             except XbusError:  # the lease ends, and the run is given out again
