@@ -12,7 +12,7 @@ import os
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any, TypeAlias
@@ -21,9 +21,10 @@ from xbus.calling import CALLING
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.log_throttle import LogThrottle
-from xbus.rpc.codec import KEPT_BYTES, KeptPacker, Value
+from xbus.loop_turn import LoopTurn
+from xbus.rpc.codec import KEPT_BYTES, KeptPacker, Key, Value
 from xbus.rpc.deferred import Deferred, Promise, settled
-from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.dispatch import Dispatch, SharedCall
 from xbus.rpc.frames import (
     CALL_TOO_LARGE,
     REPLY,
@@ -142,14 +143,16 @@ _LATER = (Promise, Deferred, asyncio.Future, CoroutineType)
 class Answering:
     """Carries out the calls that are handed to it, in their order, and sends an answer to each.
 
-    A plain handler runs at once. A handler that returns a future or a coroutine is answered when that is done.
+    A plain handler runs at once. A handler that returns a future or a coroutine is answered when that is done. Calls of
+    the shared verb are carried out together at the end of a turn of the loop, or before any other call.
 
     Args:
         dispatch: the verbs.
         name: for the log.
-        send: sends the frames of the answer to a call; false if it reached nobody.
+        send: sends the frames of the answer to a call, behind those with which it begins; false if it reached nobody.
         unreadable: gets each message that is no request, so that nobody can reply to it.
         max_call_bytes: larger calls are refused.
+        turn: of the loop.
     """
 
     def __init__(
@@ -160,9 +163,11 @@ class Answering:
         send: Callable[[Call, list[bytes]], bool],
         unreadable: Callable[[Call, ProtocolError], None],
         max_call_bytes: float = math.inf,
+        turn: LoopTurn | None = None,
     ) -> None:
         self._name = name
         self._dispatch = dispatch
+        self._turn = turn or LoopTurn()
         self._send = send
         self._unreadable = unreadable
         self._max_call_bytes = max_call_bytes
@@ -170,7 +175,9 @@ class Answering:
         """The bytes of calls that are carried out for everybody."""
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._packer = KeptPacker()
-        self._waiting: dict[_Later, Call] = {}
+        self._waiting: dict[_Later | SharedCall, Call] = {}
+        self._gathered: list[Call] = []
+        """Calls of the shared verb that wait for the end of the turn."""
         self._is_closed = False
         self._all_answered: Promise[None] | None = None
         """Settled when no call waits any more, while somebody waits for that."""
@@ -201,28 +208,59 @@ class Answering:
             self._unreadable(call, error)
             return
         del call.frames[-REQUEST_FRAMES:]
-        calling = CALLING.set(call.peer)
         try:
             if stranger is not None:
                 answer = self._dispatch.refuse(call.method, stranger)
             elif refusal is not None:
                 raise refusal
+            elif call.method == self._dispatch.shared:
+                self._gather(call, kwargs)
+                return
             else:
-                answer = self._dispatch.call(call.method, call.args, kwargs)
+                answer = self._outcome(call, kwargs)
         except Exception as error:
             self._answer_error(call, error)
         else:
             if isinstance(answer, _LATER):
                 if isinstance(answer, CoroutineType):
                     answer = asyncio.get_running_loop().create_task(answer, name=f"{self._name} {call.method}")
-                call.since = time.monotonic()
-                self._waiting[answer] = call
-                self.unanswered_bytes += call.size
+                self._wait_for(answer, call)
                 answer.add_done_callback(self._answered)
             else:
                 self._answer(call, answer)
+
+    def _outcome(self, call: Call, kwargs: dict[Key, Value]) -> object:
+        """Carry out a call behind the calls before it."""
+        if self._gathered:
+            self.carry_out()
+        calling = CALLING.set(call.peer)
+        try:
+            return self._dispatch.call(call.method, call.args, kwargs)
         finally:
             CALLING.reset(calling)
+
+    def _gather(self, call: Call, kwargs: dict[Key, Value]) -> None:
+        """Keep a call of the shared verb for the end of the turn."""
+        call.args = self._dispatch.check_shared(call.method, call.args, kwargs)
+        self._wait_for(call, call)
+        if not self._gathered:
+            self._turn.at_end(self.carry_out)
+        self._gathered.append(call)
+
+    def _wait_for(self, answer: _Later | SharedCall, call: Call) -> None:
+        call.since = time.monotonic()
+        self._waiting[answer] = call
+        self.unanswered_bytes += call.size
+
+    def carry_out(self) -> None:
+        """Carry out together what was gathered."""
+        gathered, self._gathered = self._gathered, []
+        if not gathered:
+            return
+        try:
+            self._dispatch.call_together(gathered[0].method, gathered, self.give)
+        except Exception as error:
+            self.give(gathered, [error] * len(gathered))
 
     def knows_caller(self, frames: list[bytes]) -> bool:
         """Check whether it is known who makes a call, by token or connection; true also where nobody asks."""
@@ -253,6 +291,8 @@ class Answering:
             if isinstance(answer, Promise):
                 # What comes of it all the same is nobody's concern.
                 self._answered(answer, error)
+            elif isinstance(answer, Call):
+                self.give([answer], [error])
             elif isinstance(answer, Deferred):
                 answer.give_up(error)
                 self._answered(answer)
@@ -282,44 +322,70 @@ class Answering:
         cause = f"the call has {size} bytes, and {self._max_call_bytes:.0f} are taken at the most"
         return Refused(cause, "send less at once", code=CALL_TOO_LARGE)
 
+    def give(self, calls: Sequence[SharedCall], answers: Sequence[object]) -> None:
+        """Answer calls of the shared verb, unless they were given up.
+
+        Args:
+            answers: of each, or its error.
+        """
+        for shared, answer in zip(calls, answers, strict=True):
+            call = self._forget(shared)
+            if call is None:
+                continue
+            if isinstance(answer, BaseException):
+                self._refuse(call, answer)
+            else:
+                self._answer(call, answer)
+
     def _answered(self, answer: "_Later", overdue: Exception | None = None) -> None:
-        """Answer a call that had to wait, and forget it.
+        """Answer a call that had to wait.
 
         Args:
             overdue: the error of a promise that is waited for no longer.
         """
-        call = self._waiting.pop(answer, None)
-        if call is None:  # it was abandoned before
+        call = self._forget(answer)
+        if call is None:
             return
-        self.unanswered_bytes -= call.size
-        if self._all_answered is not None and not self._waiting:
-            self._all_answered.set_result(None)
-            self._all_answered = None
-        if self._is_closed:
-            return
-        value: object
-        error: BaseException | None
         if isinstance(answer, Promise):
             value, error = answer.answer, overdue or answer.error
-            if isinstance(error, Exception):
+            if error is not None:
                 # The verb has not translated it.
-                try:
-                    value, error = self._dispatch.refuse(call.method, error), None
-                except Exception as translated:
-                    error = translated
+                self._refuse(call, error)
+                return
         else:
             value, error = (answer if isinstance(answer, Deferred) else Deferred(answer)).outcome()
         if error is None:
             self._answer(call, value)
-        elif isinstance(error, asyncio.CancelledError):
-            self._answer_error(call, Failed("the call was cancelled", "call again", code="call_cancelled"))
         else:
             self._answer_error(call, error)
+
+    def _forget(self, answer: "_Later | SharedCall") -> Call | None:
+        """Give the call that waits for an answer, and forget it; None if it was abandoned, or nobody is answered."""
+        call = self._waiting.pop(answer, None)
+        if call is None:
+            return None
+        self.unanswered_bytes -= call.size
+        if self._all_answered is not None and not self._waiting:
+            self._all_answered.set_result(None)
+            self._all_answered = None
+        return None if self._is_closed else call
+
+    def _refuse(self, call: Call, error: BaseException) -> None:
+        """Answer a call as its verb answers an error."""
+        if isinstance(error, Exception):
+            try:
+                answer = self._dispatch.refuse(call.method, error)
+            except Exception as translated:
+                error = translated
+            else:
+                self._answer(call, answer)
+                return
+        self._answer_error(call, error)
 
     def _answer(self, call: Call, answer: object) -> None:
         try:
             header = self._sender + REPLY.pack(call.id, time.time(), False)
-            frames = [*call.frames, header, self._packer.pack(answer)]
+            frames = [header, self._packer.pack(answer)]
         except Exception as error:
             # Whatever a handler returned: its caller waits for an answer.
             self._answer_error(call, error)
@@ -331,16 +397,18 @@ class Answering:
 
     def _answer_error(self, call: Call, error: BaseException) -> None:
         verb = call.method
-        if not isinstance(error, CallError):
+        if isinstance(error, asyncio.CancelledError):
+            error = Failed("the call was cancelled", "call again", code="call_cancelled")
+        elif not isinstance(error, CallError):
             log.error("a handler failed", exc_info=error, extra={"action": "handler_failed", "verb": verb})
             error = Failed("an internal error ended the call", "see the log of the other side", code="internal_error")
         try:
-            frames = encode_error(self._sender, call.frames, call.id, time.time(), error)
+            frames = encode_error(self._sender, call.id, time.time(), error)
         except Exception:
             # As of an author's class of errors that lacks a cause.
             log.exception("an error can't be sent", extra={"action": "handler_failed", "verb": verb})
             error = Failed(f"an error of the class {type(error).__name__} can't be sent", code="internal_error")
-            frames = encode_error(self._sender, call.frames, call.id, time.time(), error)
+            frames = encode_error(self._sender, call.id, time.time(), error)
         self._send(call, frames)
         self.refused[error.code] += 1
         self._dispatch.note_error(verb, call.args, error)
@@ -408,7 +476,7 @@ class Channels:
             log.info("%s: a call belongs to no registration", self._name, extra=extra)
 
     def _send_answer(self, call: Call, frames: list[bytes]) -> bool:
-        return self.send(frames)
+        return self.send([*call.frames, *frames])
 
 
 def _superseded() -> Failed:

@@ -4,12 +4,13 @@ A method is marked with the verb it serves, ``Dispatch`` collects the marked met
 annotations of a method's parameters are compiled once and checked at each call, so that a handler never sees a
 number where it expects bytes. Elements of lists are the handler's own business, and so are maps without named fields.
 
-A second method may undo an answer of a verb that reached nobody; it is marked with ``undoes``.
+A second method may undo an answer of a verb that reached nobody; it is marked with ``undoes``. The method of a shared
+verb gets all its calls of a turn of the loop at once, so that what it does for many costs no more than for one.
 """
 
 import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar, cast, get_type_hints
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, get_type_hints
 
 from xbus.errors import CallError, ConfigurationError, Refused
 from xbus.rpc.codec import Key, Value
@@ -19,6 +20,7 @@ from xbus.rpc.shapes import Shape
 F = TypeVar("F", bound=Callable[..., object])
 
 _VERB = "__verb__"
+_SHARED = "__shared__"
 _UNDONE = "__undone__"
 
 REFUSE = "__refuse__"
@@ -32,6 +34,37 @@ def verb(name: str) -> Callable[[F], F]:
 
     def mark(method: F) -> F:
         setattr(method, _VERB, name)
+        return method
+
+    return mark
+
+
+class SharedCall(Protocol):
+    """A call of a shared verb.
+
+    Attributes:
+        args: those of the verb, as they were checked; parameters with a default may be left out at the end.
+    """
+
+    args: list[Value]
+
+
+Give: TypeAlias = Callable[[Sequence[SharedCall], Sequence[object]], None]
+"""Answers calls of a shared verb, each by its answer or by its error."""
+
+
+def shared(name: str, arguments: Callable[..., None]) -> Callable[[F], F]:
+    """Mark a method as the one that serves all calls of a verb in a turn of the loop together.
+
+    It gets the calls and a ``Give``, and sees to it that each is answered once, then or later.
+
+    Args:
+        arguments: a function whose parameters are those of the verb.
+    """
+
+    def mark(method: F) -> F:
+        setattr(method, _VERB, name)
+        setattr(method, _SHARED, arguments)
         return method
 
     return mark
@@ -65,8 +98,11 @@ class Dispatch:
         refusal: gives the refusal of a larger call by whoever calls now; None of a caller that has proven who it is.
         note_error: gets the verb and the arguments of each call that is answered with an error, and that error.
 
+    Attributes:
+        shared: the name of the shared verb; None without one.
+
     Raises:
-        ConfigurationError: two methods serve one verb, or a parameter can't be checked.
+        ConfigurationError: two methods serve one verb, two verbs are shared, or a parameter can't be checked.
     """
 
     def __init__(
@@ -82,16 +118,21 @@ class Dispatch:
         self.note_error = note_error
         self._admit = admit
         self.handlers: dict[str, _Handler] = {}
+        self.shared: str | None = None
         self._undo: dict[str, Callable[[Any], object]] = {}
         for served in objects:
             for method in _marked_methods(served, _VERB):
-                self._add(_Handler(getattr(method, _VERB), method))
+                self._add(_Handler(getattr(method, _VERB), method, getattr(method, _SHARED, method)))
             self._undo.update({getattr(method, _UNDONE): method for method in _marked_methods(served, _UNDONE)})
 
     def _add(self, handler: "_Handler") -> None:
         if handler.verb in self.handlers:
             raise ConfigurationError(f"two methods serve the verb {handler.verb}", "mark only one of them")
         self.handlers[handler.verb] = handler
+        if handler.is_shared:
+            if self.shared is not None:
+                raise ConfigurationError(f"both {self.shared} and {handler.verb} are shared", "share only one of them")
+            self.shared = handler.verb
 
     @property
     def verbs(self) -> frozenset[str]:
@@ -106,7 +147,22 @@ class Dispatch:
         """
         if self._admit is not None:
             self._admit(name)
-        return (self.handlers.get(name) or self.handler(name))(args, kwargs)
+        handler = self.handlers.get(name) or self.handler(name)
+        return handler.method(*handler.checked(args, kwargs))
+
+    def check_shared(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> list[Value]:
+        """Give the arguments of a call of the shared verb in their order.
+
+        Raises:
+            Refused: as ``call`` refuses.
+        """
+        if self._admit is not None:
+            self._admit(name)
+        return self.handlers[name].checked(args, kwargs)
+
+    def call_together(self, name: str, calls: Sequence[SharedCall], give: Give) -> None:
+        """Carry out calls of the shared verb that were checked; ``give`` answers them."""
+        self.handlers[name].method(calls, give)
 
     def refuse(self, name: str, error: Exception) -> object:
         """Answer a call as its verb answers such an error.
@@ -140,13 +196,18 @@ def _marked_methods(served: object, mark: str) -> list[Callable[..., object]]:
 
 
 class _Handler:
-    """A method with what its parameters accept, in order; None where a parameter accepts anything."""
+    """A method with what the parameters of its verb accept, in order; None where one accepts anything.
 
-    def __init__(self, verb: str, method: Callable[..., object]) -> None:
+    Args:
+        arguments: has these parameters: the method itself, unless its verb is shared.
+    """
+
+    def __init__(self, verb: str, method: Callable[..., object], arguments: Callable[..., object]) -> None:
         self.verb = verb
-        self._method = method
-        self._signature = inspect.signature(method)
-        hints = get_type_hints(method)
+        self.method = method
+        self.is_shared = arguments is not method
+        self._signature = inspect.signature(arguments)
+        hints = get_type_hints(arguments)
         parameters = self._signature.parameters.values()
         self._names = [parameter.name for parameter in parameters]
         self._shapes = [_shape_of(verb, parameter, hints.get(parameter.name, Any)) for parameter in parameters]
@@ -156,7 +217,8 @@ class _Handler:
         self._has_fields = any(shape.fields is not None for shape in self._shapes)
         self._required = sum(parameter.default is parameter.empty for parameter in parameters)
 
-    def __call__(self, args: list[Value], kwargs: dict[Key, Value]) -> object:
+    def checked(self, args: list[Value], kwargs: dict[Key, Value]) -> list[Value]:
+        """Give the arguments in the order of the parameters, if the method accepts them."""
         if kwargs:
             args = self._positional(args, kwargs)
         kinds = tuple(map(type, args))
@@ -170,10 +232,10 @@ class _Handler:
             self._fitting.add(kinds)
         if self._has_fields:
             self._check_fields(args)
-        return self._method(*args)
+        return args
 
     def refuse(self, error: Exception) -> object:
-        answer_to: Callable[[Exception], object] | None = getattr(self._method, REFUSE, None)
+        answer_to: Callable[[Exception], object] | None = getattr(self.method, REFUSE, None)
         if answer_to is None:
             raise error
         return answer_to(error)

@@ -158,8 +158,8 @@ def first_argument(frames: list[bytes], name: str) -> str:
     return first_text(args_data) if args_data[:1] != _EMPTY_ARRAY else first_text(kwargs_data, name)
 
 
-def encode_error(sender: bytes, route: list[bytes], request_id: int, sent_at: float, error: CallError) -> list[bytes]:
-    """Encode an error reply as frames, the route back in front: the frames before the header of its request.
+def encode_error(sender: bytes, request_id: int, sent_at: float, error: CallError) -> list[bytes]:
+    """Encode an error reply as frames.
 
     An error for which aiozmq has a type of its own goes under that name, so that old clients raise it; all else goes as
     ``xbus.errors.<class>`` with cause, next step, code and, if it has any, details. An error can always be encoded: its
@@ -176,7 +176,7 @@ def encode_error(sender: bytes, route: list[bytes], request_id: int, sent_at: fl
         if details := {plain(name): value for name, value in error.details.items() if _is_sendable(value)}:
             arguments.append(details)
         answer = [_class_name(error), arguments, shown]
-    return [*route, sender + REPLY.pack(request_id, sent_at, True), pack(answer)]
+    return [sender + REPLY.pack(request_id, sent_at, True), pack(answer)]
 
 
 def _is_sendable(value: object) -> bool:

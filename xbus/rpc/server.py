@@ -125,7 +125,7 @@ class Server:
         turn: LoopTurn | None = None,
     ) -> None:
         self.name = name
-        clock = clock or SystemClock()
+        clock, turn = clock or SystemClock(), turn or LoopTurn()
         self._unreadable = LogThrottle(clock)
         self._undelivered = LogThrottle(clock)
         self._may_read_on = may_read
@@ -139,6 +139,7 @@ class Server:
             send=self._send,
             unreadable=self._unreadable_call,
             max_call_bytes=limits.max_call_bytes,
+            turn=turn,
         )
         self._queue = CallQueue(self._turns, self._answering.take, partial(self._may_read, True), self._read_on)
         self._peers = PeerClients(clock, self._transmit, self._read_all)
@@ -147,7 +148,7 @@ class Server:
         self._context = context
         self._limits = limits
         self._life_signs = life_signs
-        self._plain = PlainPort(self._owner, limits.frame_bytes, life_signs, limits.replies_unread, turn or LoopTurn())
+        self._plain = PlainPort(self._owner, limits.frame_bytes, life_signs, limits.replies_unread, turn)
         self._router: RouterPort | None = None
 
     @property
@@ -247,6 +248,7 @@ class Server:
     async def drain(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds for all calls that were read to be answered; whether they are."""
         self._queue.release()
+        self._answering.carry_out()
         try:
             async with asyncio.timeout(timeout):
                 await self._answering.all_answered()
@@ -333,12 +335,13 @@ class Server:
             self._held_back = False
             self.resume()
         peer = self._plain.peers.get(call.peer)
+        route = call.frames
         if peer is not None and not peer.stream.waits_for_room:
-            peer.stream.send(frames[1:])
+            peer.stream.send(frames if len(route) == 1 else [*route[1:], *frames])
             return True
         port = self._port_of(call.peer)
         try:
-            port.send(frames)
+            port.send([*route, *frames])
         except PeerIsGone:
             self._note_undelivered(call.peer, "the peer is gone")
             return False

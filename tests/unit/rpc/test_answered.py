@@ -93,7 +93,7 @@ async def answers(dispatch: Dispatch, method: str, *arguments: object) -> Reply:
     sent: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
 
     def send(call: Call, frames: list[bytes]) -> bool:
-        sent.set_result(frames)
+        sent.set_result([*call.frames, *frames])
         return True
 
     answering = Answering(dispatch, name="test", send=send, unreadable=unreadable)
@@ -158,7 +158,7 @@ async def test_an_answer_has_the_form_of_aiozmq_behind_the_route_of_its_call() -
     sent: list[list[bytes]] = []
 
     def send(call: Call, frames: list[bytes]) -> bool:
-        sent.append(frames)
+        sent.append([*call.frames, *frames])
         return True
 
     answering = Answering(Dispatch(Handlers(lambda: (True, None))), name="test", send=send, unreadable=unreadable)
@@ -178,7 +178,7 @@ async def test_a_call_whose_text_is_no_utf_8_is_answered() -> None:
     sent: list[list[bytes]] = []
 
     def send(call: Call, frames: list[bytes]) -> bool:
-        sent.append(frames)
+        sent.append([*call.frames, *frames])
         return True
 
     answering = Answering(Dispatch(Handlers(lambda: None)), name="test", send=send, unreadable=unreadable)

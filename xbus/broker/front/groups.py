@@ -12,12 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import chain, islice
-from operator import attrgetter, itemgetter
+from itertools import chain, islice, repeat
+from operator import itemgetter
 from typing import Any, TypeAlias, cast
 from uuid import UUID
 
-from xbus.broker.answers import on_wire, promised_answer, recode
+from xbus.broker.answers import on_wire, promised_answer
 from xbus.broker.front.envelopes import (
     NewEvent,
     NewGroup,
@@ -35,10 +35,9 @@ from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Failed, JournalError, JournalUnavailable, Refused, XbusError
 from xbus.headers import NO_TAGS
 from xbus.ids import COMPUTED_VERSION, is_computed, keyed_ids, token_hash
-from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.deferred import Answer, Deferred, Promise
-from xbus.rpc.dispatch import Dispatch, verb
+from xbus.rpc.dispatch import Dispatch, Give, SharedCall, shared
 from xbus.rpc.frames import WRONG_ARGUMENTS
 from xbus.rpc.messages import GroupedError, GroupedReceipt
 
@@ -58,6 +57,8 @@ TOGETHER_BYTES = 512 * 1024
 ID_BYTES = 16
 
 _DATA: Callable[[Any], bytes] = itemgetter(4)
+_ENTRIES: Callable[[Any], list[Value]] = itemgetter(2)
+"""The envelopes of a message."""
 
 _VERSION: Callable[[bytes], int] = itemgetter(6)
 """Gives the byte of a UUID whose upper half is its version (RFC 9562)."""
@@ -68,8 +69,8 @@ _COMPUTED = frozenset(range(COMPUTED_VERSION << 4, (COMPUTED_VERSION + 1) << 4))
 _TEXTS, _NUMBERS, _BYTES, _LENGTHS = {str}, {int}, {bytes}, {ID_BYTES}
 """The types of what an envelope consists of, and the length of its ids."""
 
-_EMITTER_IDS: Callable[["_Message"], list[int]] = attrgetter("emitter_ids")
-_ENTRIES: Callable[["_Message"], list[Value]] = attrgetter("entries")
+_Message: TypeAlias = tuple[SharedCall, int, list[Value]]
+"""A call, its emitter, and its envelopes."""
 
 _Columns: TypeAlias = tuple[
     Sequence[bytes],
@@ -86,6 +87,16 @@ NoteRefusal: TypeAlias = Callable[[UUID, str], None]
 """Notes that an envelope was refused, with the code."""
 
 
+def _arguments(token: str, envelopes: list[Value], in_order: bool = False) -> None:
+    """Tell the parameters of ``xbus.put_envelopes``.
+
+    Args:
+        token: the caller's.
+        envelopes: each ``[envelope_id, event_id, type_name, items, data, head, event_head]``.
+        in_order: take none behind one that is not taken.
+    """
+
+
 class GroupIntake:
     """Takes the envelopes of messages: those of all messages that one turn of the loop reads become one group.
 
@@ -97,7 +108,6 @@ class GroupIntake:
         sessions: the emitters'.
         note_refusal: called for each envelope that is refused.
         now: the time in seconds.
-        turn: of the loop: the messages of one become a group at its end.
     """
 
     def __init__(
@@ -106,132 +116,135 @@ class GroupIntake:
         sessions: Sessions,
         note_refusal: NoteRefusal,
         now: Callable[[], float] = time.monotonic,
-        turn: LoopTurn | None = None,
     ) -> None:
         self._front = front
         self._sessions = sessions
         self._note_refusal = note_refusal
         self._now = now
-        self._turn = turn or LoopTurn()
-        self.gathered: list[_Message] = []
-        """The messages that wait for the end of the turn."""
         self._last_emitter: int | None = None
         self._shared_until = -math.inf
         self._waiting: dict[int, deque[_LongMessage]] = {}
         """The messages that have spans left, by their emitter, which has a span under way."""
 
-    @verb("xbus.put_envelopes")
+    @shared("xbus.put_envelopes", _arguments)
     @promised_answer
-    def put_envelopes(self, token: str, envelopes: list[Value], in_order: bool = False) -> Promise[Answers]:
-        """Take envelopes, each ``[envelope_id, event_id, type_name, items, data, head, event_head]``.
+    def put_envelopes(self, calls: Sequence[SharedCall], give: Give) -> None:
+        """Take the envelopes of messages, whose parameters are those of ``_arguments``.
 
-        Args:
-            token: the caller's.
-            in_order: take none behind one that is not taken.
-
-        Returns:
-            For each envelope its receipt, or its error.
+        Each is answered by a receipt or an error for each of its envelopes.
         """
-        try:
-            emitter_id = self._sessions.owner(token)
-        except Refused as refusal:
-            recode(refusal, "put_envelopes")
-        if emitter_id != self._last_emitter:
-            if self._last_emitter is not None:
-                self._shared_until = self._now() + SHARED_SECONDS
-            self._last_emitter = emitter_id
-        waiting = self._waiting.get(emitter_id)
-        if not envelopes or (
-            waiting is None and (len(envelopes) <= SPAN_ENVELOPES or self._now() >= self._shared_until)
-        ):
-            message = _Message(self._front, emitter_id, token, envelopes, in_order, self._note_refusal)
-            if envelopes:
-                if not self.gathered:
-                    self._turn.at_end(self.flush)
-                self.gathered.append(message)
-            return message
-        long = _LongMessage(token, envelopes, in_order)
-        if waiting is None:
-            self._waiting[emitter_id] = deque([long])
-            self._go_on(emitter_id)
-        else:
-            waiting.append(long)
-        return long
+        messages: list[_Message] = []
+        for call in calls:
+            token, entries = cast("tuple[str, list[Value]]", call.args[:2])
+            try:
+                emitter_id = self._sessions.owner(token)
+            except Refused as refusal:
+                give([call], [refusal])
+                continue
+            if emitter_id != self._last_emitter:
+                if self._last_emitter is not None:
+                    self._shared_until = self._now() + SHARED_SECONDS
+                self._last_emitter = emitter_id
+            if not entries:
+                give([call], [[]])
+            elif emitter_id in self._waiting:
+                self._waiting[emitter_id].append(_LongMessage(call, give))
+            elif len(entries) > SPAN_ENVELOPES and self._now() < self._shared_until:
+                self._waiting[emitter_id] = deque([_LongMessage(call, give)])
+                self._go_on(emitter_id)
+            else:
+                messages.append((call, emitter_id, entries))
+        if messages:
+            self._put(messages, give)
 
-    def flush(self) -> None:
-        """Put what was gathered."""
-        gathered, self.gathered = self.gathered, []
+    def _put(self, messages: list[_Message], give: Give) -> None:
+        """Put the envelopes of messages, together where they are small."""
         try:
-            size: float = sum(map(len, map(_DATA, chain.from_iterable(map(_ENTRIES, gathered)))))
+            size: float = sum(map(len, map(_DATA, chain.from_iterable(map(_ENTRIES, messages)))))
         except (TypeError, LookupError):  # one of them has no data
             size = math.inf
         if size > TOGETHER_BYTES or self._front.keeps_objects:
-            self._put_in_portions(gathered)
+            self._put_in_portions(messages, give)
         else:
-            self._put_together(gathered)
+            self._put_together(messages, give)
 
-    def _put_in_portions(self, gathered: "list[_Message]") -> None:
+    def _put_in_portions(self, messages: list[_Message], give: Give) -> None:
         """Put messages in groups of some size, those of emitters apart where large data goes to an object store."""
         together: list[_Message] = []
         size = 0
         keeps_objects = self._front.keeps_objects
-        for message in gathered:
+        for message in messages:
+            _, emitter_id, entries = message
             try:
-                data_bytes = sum(map(len, map(_DATA, message.entries)))
+                data_bytes = sum(map(len, map(_DATA, entries)))
             except (TypeError, LookupError):
-                message.sort()
+                self._apart(message, give).sort()
                 continue
-            is_apart = keeps_objects and together and together[-1].emitter_id != message.emitter_id
+            is_apart = keeps_objects and together and together[-1][1] != emitter_id
             if together and (size + data_bytes > TOGETHER_BYTES or is_apart):
-                self._put_together(together)
+                self._put_together(together, give)
                 together, size = [], 0
             together.append(message)
             size += data_bytes
         if together:
-            self._put_together(together)
+            self._put_together(together, give)
 
-    def _put_together(self, messages: "list[_Message]") -> None:
+    def _put_together(self, messages: list[_Message], give: Give) -> None:
         """Put the envelopes of messages as one group, apart from those of messages that are not plain."""
+        _, owners, entries = zip(*messages, strict=True)
         try:
-            emitter_ids = [*chain.from_iterable(map(_EMITTER_IDS, messages))]
-            group = group_of(emitter_ids, [*chain.from_iterable(map(_ENTRIES, messages))])
+            emitter_ids = [*chain.from_iterable(map(repeat, owners, map(len, entries)))]
+            group = group_of(emitter_ids, [*chain.from_iterable(entries)])
             if self._front.heard_of(group.envelope_ids):
                 raise _not_plain()
-            self._front.put_group(group).add_done_callback(partial(self._sealed, messages))
+            self._front.put_group(group).add_done_callback(partial(self._sealed, messages, give))
         except CallError:
             # One of the envelopes at least is not plain, or all of them are too much for now.
-            plain = [message for message in messages if message.is_plain] if len(messages) > 1 else []
+            plain = [message for message in messages if self._is_plain(message)] if len(messages) > 1 else []
             if len(plain) == len(messages):
                 for message in messages:
-                    self._put_together([message])
+                    self._put_together([message], give)
                 return
             for message in messages:
                 if message not in plain:
-                    message.sort()
+                    self._apart(message, give).sort()
             if plain:
-                self._put_together(plain)
+                self._put_together(plain, give)
 
-    def _sealed(self, messages: "list[_Message]", writing: Promise[SealedGroup]) -> None:
+    def _is_plain(self, message: _Message) -> bool:
+        """Check whether the envelopes of a message may be in a group."""
+        _, emitter_id, entries = message
+        try:
+            group = group_of([emitter_id] * len(entries), entries)
+            self._front.check_group(group)
+        except CallError:
+            return False
+        return not self._front.heard_of(group.envelope_ids)
+
+    def _apart(self, message: _Message, give: Give) -> "_MessageApart":
+        return _MessageApart(self._front, message, give, self._note_refusal)
+
+    def _sealed(self, messages: list[_Message], give: Give, writing: Promise[SealedGroup]) -> None:
         error = writing.error
         if isinstance(error, JournalError) and not isinstance(error, JournalUnavailable) and len(messages) > 1:
             # It is the fault of one of them.
             for message in messages:
-                self._put_together([message])
+                self._put_together([message], give)
             return
+        calls = [call for call, _, _ in messages]
         if error is not None:
-            for message in messages:
-                message.set_exception(error)
+            give(calls, [error] * len(calls))
             return
         sealed = writing.answer
         assert sealed is not None, "it is sealed without an error"
         receipts = zip(sealed.group.envelope_ids, range(sealed.first, sealed.last + 1), sealed.hashes, strict=True)
         if not sealed.taken:
-            for message in messages:
-                message.set_result([*islice(receipts, len(message.entries))])
+            give(calls, [[*islice(receipts, len(entries))] for _, _, entries in messages])
             return
         places = itertools.count()
         for message in messages:
-            message.complete([None if next(places) in sealed.taken else next(receipts) for _ in message.entries])
+            answers = [None if next(places) in sealed.taken else next(receipts) for _ in message[2]]
+            self._apart(message, give).complete(answers)
 
     def _go_on(self, emitter_id: int) -> None:
         waiting = self._waiting[emitter_id]
@@ -242,35 +255,49 @@ class GroupIntake:
             return
         message = waiting[0]
         span = message.next_span(SPAN_ENVELOPES if self._now() < self._shared_until else len(message.left))
-        put = _Message(self._front, emitter_id, message.token, span, message.in_order, self._note_refusal)
-        if not self.gathered:
-            self._turn.at_end(self.flush)
-        self.gathered.append(put)
-        put.add_done_callback(partial(self._span_answered, emitter_id, message, len(span)))
+        give = partial(self._span_answered, emitter_id, message, len(span))
+        # A span that is answered at once calls this again: spans of a long message must not lie within each other.
+        messages: list[_Message] = [(message, emitter_id, span)]
+        asyncio.get_running_loop().call_soon(self._put, messages, give)
 
-    def _span_answered(self, emitter_id: int, message: "_LongMessage", envelopes: int, done: Promise[Answers]) -> None:
-        error = done.exception()
-        message.add(done.result() if error is None else [_error_of(error)] * envelopes)
+    def _span_answered(
+        self,
+        emitter_id: int,
+        message: "_LongMessage",
+        envelopes: int,
+        _: Sequence[SharedCall],
+        outcomes: Sequence[object],
+    ) -> None:
+        (outcome,) = outcomes
+        if isinstance(outcome, BaseException):
+            outcome = [_error_of(outcome)] * envelopes
+        message.add(cast("Answers", outcome))
         self._go_on(emitter_id)
 
 
-class _LongMessage(Promise[Answers]):
-    """A message that goes on in spans; it is done when all its envelopes are answered.
+def _is_in_order(call: SharedCall) -> bool:
+    """Check whether a call asks for no envelope behind one that is not taken."""
+    return bool(call.args[2:] and call.args[2])
+
+
+class _LongMessage:
+    """A message that goes on in spans, each of which it stands for; it is answered when all its envelopes are.
 
     Args:
-        token: as of ``GroupIntake.put_envelopes``.
-        entries: its envelopes.
-        in_order: as of ``GroupIntake.put_envelopes``.
+        call: the message.
+        give: answers it.
 
     Attributes:
+        args: as of the call.
         left: its envelopes that have not gone on.
     """
 
-    def __init__(self, token: str, entries: list[Value], in_order: bool) -> None:
-        self.token = token
-        self.in_order = in_order
-        self.left = entries
-        self._number = len(entries)
+    def __init__(self, call: SharedCall, give: Give) -> None:
+        self._call = call
+        self._give = give
+        self.args = call.args
+        self.left = cast("list[Value]", call.args[1])
+        self._number = len(self.left)
         self._answers: Answers = []
 
     def next_span(self, most: int) -> list[Value]:
@@ -281,82 +308,50 @@ class _LongMessage(Promise[Answers]):
     def add(self, answers: Answers) -> None:
         """Take the answers of the last span."""
         self._answers += answers
-        if self.in_order and any(isinstance(answer, dict) for answer in answers):
+        if _is_in_order(self._call) and any(isinstance(answer, dict) for answer in answers):
             self._answers += [_error_of(_behind())] * len(self.left)
             self.left = []
         if len(self._answers) == self._number:
-            self.set_result(self._answers)
+            self._give([self._call], [self._answers])
 
 
-class _Message(Promise[Answers]):
-    """The envelopes of a message, and their answers as far as these are known. It is done when all of them are.
+class _MessageApart:
+    """A message whose envelopes don't go on as one group, with their answers as far as these are known.
 
     Args:
         front: takes its envelopes.
-        emitter_id: whose it is.
-        token: as of ``GroupIntake.put_envelopes``.
-        entries: the envelopes.
-        in_order: as of ``GroupIntake.put_envelopes``.
+        message: its call, emitter and envelopes.
+        give: answers it when all of them are answered.
         note_refusal: as of ``GroupIntake``.
-
-    Attributes:
-        emitter_ids: its emitter, for each envelope.
     """
 
-    def __init__(
-        self,
-        front: Front,
-        emitter_id: int,
-        token: str,
-        entries: list[Value],
-        in_order: bool,
-        note_refusal: NoteRefusal,
-    ) -> None:
+    def __init__(self, front: Front, message: _Message, give: Give, note_refusal: NoteRefusal) -> None:
         self._front = front
-        self.emitter_id = emitter_id
-        self._token = token
-        self.emitter_ids = [emitter_id] * len(entries)
-        self.entries = entries
-        self._in_order = in_order
+        self._call, self._emitter_id, self._entries = message
+        self._give = give
         self._note_refusal = note_refusal
-        if not entries:
-            self.set_result([])
-
-    _answers: list[GroupedReceipt | GroupedError | None]
-    """The answers so far, of a message whose envelopes don't go on as one group."""
-    _missing: int
-
-    @property
-    def is_plain(self) -> bool:
-        """Check whether its envelopes may be in a group."""
-        try:
-            group = self._group_at(range(len(self.entries)))
-            self._front.check_group(group)
-        except CallError:
-            return False
-        return not self._front.heard_of(group.envelope_ids)
+        self._answers: list[GroupedReceipt | GroupedError | None] = [None] * len(self._entries)
+        self._missing = len(self._entries)
 
     def complete(self, answers: list[GroupedReceipt | None]) -> None:
         """Take the receipts of envelopes that were put together, and put the others alone."""
-        self._answers = [*answers]
         alone = [place for place, answer in enumerate(answers) if answer is None]
-        self._missing = len(alone)
         if not alone:
-            self.set_result([answer for answer in answers if answer is not None])
+            self._answer(answers)
+        self._answers[:] = answers
+        self._missing = len(alone)
         for place in alone:
             self._put_alone(place)
 
     def sort(self) -> None:
         """Put those together that are plain, and each of the others alone; in order, none behind one that is wrong."""
-        in_order = self._in_order
-        self._answers = [None] * len(self.entries)
-        self._missing = len(self.entries)
+        in_order = _is_in_order(self._call)
         plain: list[int] = []
         alone: list[int] = []
         last: list[int] = []
         seen: set[bytes] = set()
-        for place, entry in enumerate(self.entries):
-            ids = _ids_of(self.emitter_id, entry)
+        for place, entry in enumerate(self._entries):
+            ids = _ids_of(self._emitter_id, entry)
             try:
                 # Behind one of the same id it stays behind it.
                 is_plain = seen.isdisjoint(ids) and not self._heard_of(place)
@@ -364,7 +359,7 @@ class _Message(Promise[Answers]):
                 is_plain = False
                 if in_order:
                     last = [place]
-                    self._leave(range(place + 1, len(self.entries)))
+                    self._leave(range(place + 1, len(self._entries)))
                     break
             seen |= ids
             (plain if is_plain else alone).append(place)
@@ -377,12 +372,16 @@ class _Message(Promise[Answers]):
                     self._leave([*plain[1:], *last])
                     last = plain[:1]
                 else:
-                    alone = [*range(len(self.entries))]
+                    alone = [*range(len(self._entries))]
         for place in (*alone, *last):
             self._put_alone(place)
 
+    def _answer(self, answer: object) -> None:
+        """Answer the message by the answers of its envelopes, or by an error."""
+        self._give([self._call], [answer])
+
     def _group_at(self, places: Sequence[int]) -> NewGroup:
-        return group_of([self.emitter_id] * len(places), [self.entries[place] for place in places])
+        return group_of([self._emitter_id] * len(places), [self._entries[place] for place in places])
 
     def _heard_of(self, place: int) -> bool:
         """Check whether an envelope is known already.
@@ -413,7 +412,7 @@ class _Message(Promise[Answers]):
     def _sealed(self, places: Sequence[int], writing: Promise[SealedGroup]) -> None:
         if (error := writing.exception()) is not None:
             if len(places) == len(self._answers):
-                self.set_exception(error)
+                self._answer(error)
             for place in places if len(places) < len(self._answers) else ():
                 self._know(place, _error_of(error))
             return
@@ -422,7 +421,7 @@ class _Message(Promise[Answers]):
         kept = [place for number, place in enumerate(places) if number not in sealed.taken] if taken else places
         receipts = zip(sealed.group.envelope_ids, range(sealed.first, sealed.last + 1), sealed.hashes, strict=True)
         if len(kept) == len(self._answers):
-            self.set_result([*receipts])
+            self._answer([*receipts])
             return
         for place, receipt in zip(kept, receipts, strict=True):
             self._know(place, receipt)
@@ -432,11 +431,11 @@ class _Message(Promise[Answers]):
     def _put_alone(self, place: int) -> None:
         envelope_id: UUID | None = None
         try:
-            envelope_id, event, head = _alone(self.emitter_id, self.entries[place])
+            envelope_id, event, head = _alone(self._emitter_id, self._entries[place])
             if head.key is None:
-                put: Answer[SealReceipt] = self._front.put_envelope(self.emitter_id, envelope_id, [event], head)
+                put: Answer[SealReceipt] = self._front.put_envelope(self._emitter_id, envelope_id, [event], head)
             else:
-                put = self._front.put_keyed(self.emitter_id, token_hash(self._token), [event], head)
+                put = self._front.put_keyed(self._emitter_id, token_hash(cast(str, self._call.args[0])), [event], head)
         except XbusError as error:
             self._fail(place, envelope_id, error)
             return
@@ -463,7 +462,7 @@ class _Message(Promise[Answers]):
         self._answers[place] = answer
         self._missing -= 1
         if not self._missing:
-            self.set_result([each for each in self._answers if each is not None])
+            self._answer(self._answers)
 
 
 def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
@@ -610,8 +609,6 @@ BOUND = frozenset(
 )
 """The verbs that are bounded: those that may wait for the journal, and that nobody needs to end something."""
 
-_GATHERED = "xbus.put_envelopes"
-
 
 class ThrottlingDispatch(Dispatch):
     """Serves the verbs of some objects, and refuses calls beyond the limits of their emitters.
@@ -620,7 +617,6 @@ class ThrottlingDispatch(Dispatch):
         objects: as of ``Dispatch``.
         sessions: the emitters'; they say who calls.
         throttle: counts what is in flight.
-        groups: gathers the messages of a turn of the loop. They are put before any other call is carried out.
         note_error: as of ``Dispatch``.
     """
 
@@ -629,25 +625,18 @@ class ThrottlingDispatch(Dispatch):
         *objects: object,
         sessions: Sessions,
         throttle: Throttle,
-        groups: GroupIntake,
         note_error: Callable[[str, list[Value], CallError], None],
     ) -> None:
         super().__init__(*objects, knows=sessions.knows, note_error=note_error)
         self._emitters = sessions
         self._throttle = throttle
-        self._groups = groups
         self._seen: Catalog | None = None
         self._bounds_calls = False
         """Whether the calls in flight of any emitter of that catalog are limited."""
 
     def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
-        if self._groups.gathered and name != _GATHERED:
-            self._groups.flush()
-        catalog = self._throttle.configuration.catalog
-        if catalog is not self._seen:
-            self._seen, self._bounds_calls = catalog, self._throttle.bounds_calls
-        if not self._bounds_calls or (emitter_id := self._bounded_emitter(name, args, kwargs)) is None:
-            return (self.handlers.get(name) or self.handler(name))(args, kwargs)
+        if (emitter_id := self._bounded_emitter(name, args, kwargs)) is None:
+            return super().call(name, args, kwargs)
         size = _carried_bytes([args, *kwargs.values()])
         try:
             self._throttle.begin_call(emitter_id, size)
@@ -656,7 +645,7 @@ class ThrottlingDispatch(Dispatch):
         end = partial(self._throttle.end_call, emitter_id, size)
         outcome: object = None
         try:
-            outcome = self.handler(name)(args, kwargs)
+            outcome = super().call(name, args, kwargs)
         finally:
             if not isinstance(outcome, Deferred | Promise | asyncio.Future):
                 end()
@@ -664,10 +653,56 @@ class ThrottlingDispatch(Dispatch):
             outcome.add_done_callback(lambda _: end())
         return outcome
 
+    def call_together(self, name: str, calls: Sequence[SharedCall], give: Give) -> None:
+        if self._bounds_any_calls:
+            begun: dict[SharedCall, tuple[int, int]] = {}
+            calls = [call for call in calls if self._begins(name, call, begun, give)]
+            give = partial(self._end_and_give, begun, give)
+        super().call_together(name, calls, give)
+
+    def _begins(self, name: str, call: SharedCall, begun: dict[SharedCall, tuple[int, int]], give: Give) -> bool:
+        """Note a call in flight, or refuse it.
+
+        Args:
+            begun: the emitters and bytes of calls in flight that are bounded.
+        """
+        emitter_id = self._bounded_emitter(name, call.args, {})
+        if emitter_id is not None:
+            size = _carried_bytes(call.args)
+            try:
+                self._throttle.begin_call(emitter_id, size)
+            except Failed as error:
+                give([call], [error])
+                return False
+            begun[call] = emitter_id, size
+        return True
+
+    def _end_and_give(
+        self,
+        begun: dict[SharedCall, tuple[int, int]],
+        give: Give,
+        calls: Sequence[SharedCall],
+        answers: Sequence[object],
+    ) -> None:
+        for call in calls:
+            if call in begun:
+                self._throttle.end_call(*begun.pop(call))
+        give(calls, answers)
+
+    @property
+    def _bounds_any_calls(self) -> bool:
+        """Check whether the calls in flight of any emitter are limited; asked anew of each catalog."""
+        catalog = self._throttle.configuration.catalog
+        if catalog is not self._seen:
+            self._seen, self._bounds_calls = catalog, self._throttle.bounds_calls
+        return self._bounds_calls
+
     def _bounded_emitter(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> int | None:
         """Give the emitter that calls, if its calls in flight have a limit."""
+        if not self._bounds_any_calls or name not in BOUND:
+            return None
         token = args[0] if args else kwargs.get("token")
-        if name not in BOUND or not isinstance(token, str):
+        if not isinstance(token, str):
             return None
         try:
             emitter_id = self._emitters.owner(token)

@@ -130,7 +130,7 @@ class FrontPart:
             config.session_seconds,
             config.immediate_reply_timeout,
         )
-        groups = GroupIntake(self._front, self._sessions, refusals.note_grouped, turn=shared.journal.turn)
+        groups = GroupIntake(self._front, self._sessions, refusals.note_grouped)
         return ThrottlingDispatch(
             FrontVerbs(self._front, self._sessions, shared.ids),
             batches,
@@ -142,7 +142,6 @@ class FrontPart:
             RefusalVerbs(refusals),
             sessions=self._sessions,
             throttle=checks.throttle,
-            groups=groups,
             note_error=RefusalNotes(self._sessions, refusals).note,
         )
 

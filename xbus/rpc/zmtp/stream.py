@@ -45,7 +45,8 @@ _CAN_WRITE: int = getattr(select, "EPOLLOUT", 0)
 _NO_LINGER = struct.pack("=ii", 1, 0)
 
 
-_BEFORE_OTHERS, _LAST = HEADERS[MORE], HEADERS[0]
+_LAST = HEADERS[0]
+_before_others = HEADERS[MORE].__getitem__
 """The headers of frames by their size."""
 
 
@@ -266,14 +267,9 @@ class ZmtpStream:
 
     def send(self, frames: Sequence[Frame]) -> None:
         """Send a message when this turn of the loop is done, or when enough is together."""
-        pieces: list[Any] = []
-        size = length = 0
-        for frame in frames:
-            length = len(frame)
-            size += length
-            pieces.append(_BEFORE_OTHERS[length])
-            pieces.append(frame)
-        pieces[-2] = _LAST[length]
+        pieces: list[Any] = [*chain.from_iterable(zip(map(_before_others, map(len, frames)), frames, strict=True))]
+        pieces[-2] = _LAST[len(frames[-1])]
+        size = sum(map(len, pieces))
         try:
             message = b"".join(pieces) if size < _LARGE_BYTES else b""
         except TypeError:  # a frame is in pieces

@@ -30,12 +30,15 @@ from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.objects.stowing import ObjectPlace
+from xbus.broker.journal.writes import SendingLimits
 from xbus.broker.sessions import Sessions
 from xbus.errors import Failed, JournalUnavailable, Refused
 from xbus.headers import pack_headers
+from xbus.rpc.answering import Answering, Call
 from xbus.rpc.codec import pack as packed
 from xbus.rpc.codec import pack_items, unpack
-from xbus.rpc.dispatch import verb
+from xbus.rpc.dispatch import Dispatch, verb
+from xbus.rpc.frames import decode_reply, encode_request
 from xbus.supervision.health import Health
 
 Entry: TypeAlias = Any
@@ -53,6 +56,43 @@ def keyed(key: str, *items: bytes, headers: bytes | None = None) -> Entry:
     return [None, None, "notes", len(items), pack_items(items), [None, key, headers], None]
 
 
+class Message:
+    """A call of ``xbus.put_envelopes``.
+
+    Args:
+        emitter_id: of its emitter, whose token this is.
+        entries: its envelopes.
+
+    Attributes:
+        answered: gets the answer.
+    """
+
+    def __init__(self, emitter_id: int, entries: Sequence[Entry], *, in_order: bool = False) -> None:
+        self.args: list[Any] = [str(emitter_id), on_wire(entries), in_order]
+        self.answered: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+
+
+def give(messages: Sequence[Any], answers: Sequence[Any]) -> None:
+    """Answer messages."""
+    for message, answer in zip(messages, answers, strict=True):
+        if isinstance(answer, Exception):
+            message.answered.set_exception(answer)
+        else:
+            message.answered.set_result([*answer])
+
+
+def putting(intake: GroupIntake, *messages: Message) -> "list[asyncio.Future[list[Any]]]":
+    """Put the messages of a turn of the loop; their answers come later."""
+    intake.put_envelopes(messages, give)
+    return [message.answered for message in messages]
+
+
+async def put_one(intake: GroupIntake, emitter_id: int, entries: Sequence[Entry], *, in_order: bool = False) -> Any:
+    """Put a message alone."""
+    (answered,) = putting(intake, Message(emitter_id, entries, in_order=in_order))
+    return await answered
+
+
 @pytest.fixture
 def intake(front: Front) -> GroupIntake:
     return GroupIntake(front, TOKENS, lambda *_: None)
@@ -63,7 +103,7 @@ def put(intake: GroupIntake, north: Desk) -> Callable[[list[Entry]], Awaitable[l
     """Puts entries as ``north`` in one message."""
 
     async def put(entries: list[Entry]) -> list[Any]:
-        return [*await intake.put_envelopes(str(north.emitter_id), on_wire(entries))]
+        return await put_one(intake, north.emitter_id, entries)
 
     return put
 
@@ -83,16 +123,37 @@ async def test_each_gets_its_receipt(put: Any, journal: Journal) -> None:
     assert await journal.read(read_head) == 5
 
 
-def test_a_caller_without_a_session_is_refused_and_noted_in_the_log(
+def answering(*served: object) -> "tuple[Answering, list[list[bytes]]]":
+    """Verbs that are called over the wire, and the answers that were sent."""
+    sent: list[list[bytes]] = []
+
+    def send(call: Call, frames: list[bytes]) -> bool:
+        sent.append(frames)
+        return True
+
+    return Answering(Dispatch(*served), name="front", send=send, unreadable=lambda *_: None), sent
+
+
+def called(method: str, *arguments: object) -> Call:
+    """A call as it comes over the wire."""
+    frames = [b"peer", *map(bytes, encode_request(b"1234", 7, 0.0, method, arguments))]
+    return Call(b"peer", frames, sum(map(len, frames)))
+
+
+async def test_a_caller_without_a_session_is_refused_and_noted_in_the_log(
     front: Front, caplog: pytest.LogCaptureFixture
 ) -> None:
     def owner(token: str) -> int:
         raise Refused(f"nobody has the token {token}", code="session_unknown")
 
     intake = GroupIntake(front, cast(Sessions, SimpleNamespace(owner=owner)), lambda *_: None)
-    with caplog.at_level(logging.INFO), pytest.raises(Refused) as refusal:
-        intake.put_envelopes("nothing", [])
-    assert refusal.value.code == "session_unknown"
+    caller, sent = answering(intake)
+    with caplog.at_level(logging.INFO):
+        caller.take(called("xbus.put_envelopes", "nothing", []))
+        caller.carry_out()
+    (error,) = [decode_reply(frames).error for frames in sent]
+    assert error is not None
+    assert error.code == "session_unknown"
     (record,) = caplog.records
     assert (record.__dict__["verb"], record.__dict__["code"]) == ("put_envelopes", "session_unknown")
 
@@ -131,7 +192,7 @@ async def test_a_taken_id_tells_nothing_to_another_emitter(
 ) -> None:
     of_north = entry(Random(7), b"secret")
     await put([of_north])
-    (answer,) = await intake.put_envelopes(str(south.emitter_id), on_wire([of_north]))
+    (answer,) = await put_one(intake, south.emitter_id, [of_north])
     unknown = entry(Random(8), b"x")
     assert isinstance(answer, dict)
     assert answer["code"] == "envelope_unknown"
@@ -166,7 +227,7 @@ def put_in_order(intake: GroupIntake, north: Desk) -> Callable[[list[Entry]], Aw
     """Puts entries as ``north`` in one message, in order."""
 
     async def put(entries: list[Entry]) -> list[Any]:
-        return [*await intake.put_envelopes(str(north.emitter_id), on_wire(entries), in_order=True)]
+        return await put_one(intake, north.emitter_id, entries, in_order=True)
 
     return put
 
@@ -213,7 +274,7 @@ async def test_large_data_goes_to_the_object_store(sqlite_url: str, tmp_path: Pa
     objects = ObjectPlace(str(folder), 500)
     entries = [entry(random, b"a"), entry(random, b"x" * 600), entry(random, b"b")]
     async with an_intake(create_engine(sqlite_url), objects) as (intake, journal, emitter_id):
-        receipts = [*await intake.put_envelopes(str(emitter_id), on_wire(entries))]
+        receipts = await put_one(intake, emitter_id, entries)
         data = {bytes(row["event_id"].bytes): row["data"] for row in (await journal.read(_all_rows))[2]}
     assert all(isinstance(receipt, tuple) for receipt in receipts)
     assert data[entries[0][1]] == pack_items([b"a"])
@@ -293,8 +354,8 @@ async def carried_out(messages: Sequence[list[Entry]], outage: int | None = None
         for number, message in enumerate(messages):
             if number == outage:
                 with Faults(engine).before_commit(), suppress(JournalUnavailable):
-                    await intake.put_envelopes(str(emitter_id), on_wire(message))
-            answers += await intake.put_envelopes(str(emitter_id), on_wire(message))
+                    await put_one(intake, emitter_id, message)
+            answers += await put_one(intake, emitter_id, message)
         rows = await journal.read(_all_rows)
     return answers, rows
 
@@ -350,16 +411,16 @@ async def shared(front: Front, north: Desk, south: Desk) -> GroupIntake:
     """An intake by which two emitters have just put, and no time passes."""
     intake = GroupIntake(front, TOKENS, lambda *_: None, lambda: 0.0)
     for desk in (south, north):
-        await intake.put_envelopes(str(desk.emitter_id), [])
+        await put_one(intake, desk.emitter_id, [])
     return intake
 
 
 async def test_a_long_message_leaves_room_for_the_puts_of_others(shared: GroupIntake, north: Desk, south: Desk) -> None:
     random = Random(7)
     first, second = ([entry(random, b"%d" % number) for number in range(100)] for _ in range(2))
-    of_north = [shared.put_envelopes(str(north.emitter_id), on_wire(message)) for message in (first, second)]
-    [[_, position, _]] = await shared.put_envelopes(str(south.emitter_id), on_wire([entry(random, b"x")]))
-    assert position == SPAN_ENVELOPES + 1
+    of_north = putting(shared, *[Message(north.emitter_id, message) for message in (first, second)])
+    [[_, position, _]] = await put_one(shared, south.emitter_id, [entry(random, b"x")])
+    assert position == 1
     answers: list[Any] = [await each for each in of_north]
     assert [[receipt[0] for receipt in each] for each in answers] == [[e[0] for e in each] for each in (first, second)]
     positions = [receipt[1] for each in answers for receipt in each]
@@ -370,7 +431,7 @@ async def test_what_is_wrong_in_a_span_is_answered_in_its_place(shared: GroupInt
     random = Random(7)
     message = [entry(random, b"x") for _ in range(3 * SPAN_ENVELOPES)]
     message[SPAN_ENVELOPES + 1][2] = "nothing"
-    answers = await shared.put_envelopes(str(north.emitter_id), on_wire(message))
+    answers = await put_one(shared, north.emitter_id, message)
     assert [place for place, answer in enumerate(answers) if isinstance(answer, dict)] == [SPAN_ENVELOPES + 1]
     assert len(answers) == len(message)
 
@@ -379,7 +440,7 @@ async def test_in_order_no_span_goes_on_behind_one_that_is_wrong(shared: GroupIn
     random = Random(7)
     message = [entry(random, b"x") for _ in range(3 * SPAN_ENVELOPES)]
     message[SPAN_ENVELOPES + 1][2] = "nothing"
-    answers = await shared.put_envelopes(str(north.emitter_id), on_wire(message), in_order=True)
+    answers = await put_one(shared, north.emitter_id, message, in_order=True)
     codes = [answer["code"] if isinstance(answer, dict) else "" for answer in answers]
     kept = SPAN_ENVELOPES + 1
     assert codes == [*[""] * kept, "unknown_type", *["behind_another"] * (len(message) - kept - 1)]
@@ -390,13 +451,13 @@ async def test_an_outage_amid_the_spans_is_told_of_each_envelope(
 ) -> None:
     random = Random(7)
     message = [entry(random, b"x") for _ in range(SPAN_ENVELOPES + 1)]
-    putting = shared.put_envelopes(str(north.emitter_id), on_wire(message))
-    shared.flush()
+    (answered,) = putting(shared, Message(north.emitter_id, message))
+    await asyncio.sleep(0)
     await journal.read(read_head)
     with Faults(journal._engine).before_commit():
-        answers = await putting
+        answers = await answered
     assert {answer["code"] for answer in answers if isinstance(answer, dict)} == {"journal_unavailable"}
-    again: list[Any] = [*await shared.put_envelopes(str(north.emitter_id), on_wire(message))]
+    again: list[Any] = [*await put_one(shared, north.emitter_id, message)]
     assert [receipt[:2] for receipt in again] == [(sent[0], place + 1) for place, sent in enumerate(message)]
 
 
@@ -408,10 +469,8 @@ async def test_the_puts_of_all_emitters_in_a_turn_of_the_loop_are_one_group(
     random = Random(7)
     messages = [[entry(random, b"a"), entry(random, b"b")], [entry(random, b"c")], [entry(random, b"d")]]
     desks = [north, south, north]
-    putting = [
-        intake.put_envelopes(str(desk.emitter_id), on_wire(each)) for desk, each in zip(desks, messages, strict=True)
-    ]
-    answers: list[Any] = [await each for each in putting]
+    calls = [Message(desk.emitter_id, each) for desk, each in zip(desks, messages, strict=True)]
+    answers = await asyncio.gather(*putting(intake, *calls))
     assert [receipt[:2] for each in answers for receipt in each] == [
         (sent[0], position) for position, sent in enumerate([each for message in messages for each in message], start=1)
     ]
@@ -423,28 +482,41 @@ async def test_the_puts_of_all_emitters_in_a_turn_of_the_loop_are_one_group(
 
 
 async def test_another_call_of_the_turn_is_carried_out_behind_the_puts_before_it(
-    configuration: Configuration, intake: GroupIntake, north: Desk
+    journal: Journal, intake: GroupIntake, north: Desk
 ) -> None:
     """As if each put had been carried out when it was read."""
+    pending: list[int] = []
 
     class Others:
         @verb("look")
-        def look(self) -> bool:
-            return bool(intake.gathered)
+        def look(self) -> None:
+            pending.append(journal.pending_bytes)
 
-    class Strangers:
-        def knows(self, token: str) -> bool:
-            return False
+    caller, sent = answering(intake, Others())
+    caller.take(called("xbus.put_envelopes", str(north.emitter_id), [entry(Random(7), b"a")]))
+    assert journal.pending_bytes == 0
+    caller.take(called("look"))
+    assert pending[0] > 0
+    await caller.all_answered()
+    looked, put = (decode_reply(frames).answer for frames in sent)
+    assert (looked, cast(Any, put)[0][1]) == (None, 1)
 
-    sessions, throttle = cast(Sessions, Strangers()), Throttle(configuration, StandingClock().monotonic)
-    dispatch = ThrottlingDispatch(
-        Others(), sessions=sessions, throttle=throttle, groups=intake, note_error=lambda *_: None
-    )
-    putting = intake.put_envelopes(str(north.emitter_id), on_wire([entry(Random(7), b"a")]))
-    assert intake.gathered
-    assert dispatch.call("look", [], {}) is False
-    ((_, position, *_),) = await putting
-    assert position == 1
+
+async def test_calls_in_flight_of_an_emitter_are_bounded_in_a_turn(
+    configuration: Configuration, intake: GroupIntake, north: Desk, south: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is counted until it is answered; the calls of others go on."""
+    throttle = Throttle(configuration, StandingClock().monotonic)
+    limits = SendingLimits(calls_in_flight=1)
+    monkeypatch.setattr(throttle, "limits", lambda emitter_id: limits if emitter_id == north.emitter_id else None)
+    dispatch = ThrottlingDispatch(intake, sessions=TOKENS, throttle=throttle, note_error=lambda *_: None)
+    random = Random(7)
+    for _ in range(2):
+        calls = [Message(desk.emitter_id, [entry(random, b"a")]) for desk in (north, north, south)]
+        dispatch.call_together("xbus.put_envelopes", calls, give)
+        outcomes = await asyncio.gather(*[call.answered for call in calls], return_exceptions=True)
+        assert [isinstance(outcome, list) for outcome in outcomes] == [True, False, True]
+        assert cast(Failed, outcomes[1]).code == "slow_down"
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -453,8 +525,8 @@ async def test_messages_of_a_turn_get_the_same_answers_as_one_after_the_other(se
     messages = messages_of(some_calls(random, contested=False), "at random", random)
     answers, rows = await carried_out(messages)
     async with an_intake(memory_engine()) as (intake, journal, emitter_id):
-        putting = [intake.put_envelopes(str(emitter_id), on_wire(message)) for message in messages]
-        again = [answer for each in putting for answer in await each]
+        put = putting(intake, *[Message(emitter_id, message) for message in messages])
+        again = [answer for each in put for answer in await each]
         rows_again = await journal.read(_all_rows)
     assert [_without_position(_told(each)) for each in again] == [_without_position(_told(each)) for each in answers]
     for of_table, of_table_again in zip(_unplaced(rows), _unplaced(rows_again), strict=True):
@@ -476,10 +548,8 @@ async def test_a_limit_of_one_emitter_leaves_the_others_of_its_turn(
     monkeypatch.setattr(Throttle, "_buckets", buckets)
     monkeypatch.setattr(Throttle, "charge_all", charge_all)
     random = Random(7)
-    putting = [
-        intake.put_envelopes(str(desk.emitter_id), on_wire([entry(random, b"a")])) for desk in (north, south, north)
-    ]
-    answers: list[Any] = [await each for each in putting]
+    calls = [Message(desk.emitter_id, [entry(random, b"a")]) for desk in (north, south, north)]
+    answers = await asyncio.gather(*putting(intake, *calls))
     (first,), (limited,), (last,) = answers
     assert (first[1], last[1]) == (1, 2)
     assert _told(limited) == (False, "slow_down")
@@ -503,13 +573,14 @@ async def calls_of_a_message(envelopes: int, messages: int = 1) -> int:
 
     async with an_intake(memory_engine()) as (intake, journal, emitter_id):
         random = Random(7)
-        first, *others = (on_wire([entry(random, b"x" * 200) for _ in range(envelopes)]) for _ in range(messages + 1))
-        await intake.put_envelopes(str(emitter_id), first)
+        first, *others = (
+            Message(emitter_id, [entry(random, b"x" * 200) for _ in range(envelopes)]) for _ in range(messages + 1)
+        )
+        await putting(intake, first)[0]
         await journal.run(lambda connection: sys.setprofile(count))
         sys.setprofile(count)
         try:
-            putting = [intake.put_envelopes(str(emitter_id), each) for each in others]
-            await putting[-1]
+            await putting(intake, *others)[-1]
         finally:
             sys.setprofile(None)
     return counted
