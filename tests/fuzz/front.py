@@ -274,7 +274,7 @@ class _Bench:
             self.calls += 1
             request_id = self.calls
             call, frames = self._call(tape, request_id)
-            self._answering.take(Call(b"peer", [b"peer", *frames], sum(map(len, frames))))
+            self._answering.take_all([Call(b"peer", [b"peer", *frames], sum(map(len, frames)))])
             if self._unreadable:
                 self._unreadable.clear()
                 continue
@@ -341,7 +341,7 @@ class _Bench:
         return text(tape)
 
     def _take_answer(self, call: Call, frames: list[bytes]) -> bool:
-        reply = decode_reply(frames[1:])
+        reply = decode_reply(frames)
         assert reply.id not in self._answers, "a call got two answers"
         self._answers[reply.id] = reply
         self._answered.set()

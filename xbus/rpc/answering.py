@@ -12,8 +12,9 @@ import os
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from types import CoroutineType
 from typing import Any, TypeAlias
 
@@ -21,7 +22,6 @@ from xbus.calling import CALLING
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.log_throttle import LogThrottle
-from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import KEPT_BYTES, KeptPacker, Key, Value
 from xbus.rpc.deferred import Deferred, Promise, settled
 from xbus.rpc.dispatch import Dispatch, SharedCall
@@ -143,8 +143,7 @@ _LATER = (Promise, Deferred, asyncio.Future, CoroutineType)
 class Answering:
     """Carries out the calls that are handed to it, in their order, and sends an answer to each.
 
-    A plain handler runs at once. A handler that returns a future or a coroutine is answered when that is done. Calls of
-    the shared verb are carried out together at the end of a turn of the loop, or before any other call.
+    A plain handler runs at once. A handler that returns a future or a coroutine is answered when that is done.
 
     Args:
         dispatch: the verbs.
@@ -152,7 +151,6 @@ class Answering:
         send: sends the frames of the answer to a call, behind those with which it begins; false if it reached nobody.
         unreadable: gets each message that is no request, so that nobody can reply to it.
         max_call_bytes: larger calls are refused.
-        turn: of the loop.
     """
 
     def __init__(
@@ -163,21 +161,19 @@ class Answering:
         send: Callable[[Call, list[bytes]], bool],
         unreadable: Callable[[Call, ProtocolError], None],
         max_call_bytes: float = math.inf,
-        turn: LoopTurn | None = None,
     ) -> None:
         self._name = name
         self._dispatch = dispatch
-        self._turn = turn or LoopTurn()
         self._send = send
         self._unreadable = unreadable
         self._max_call_bytes = max_call_bytes
+        self._shared = None if dispatch.shared is None else [dispatch.shared.encode()]
+        """The frame of the shared verb."""
         self._bytes_of_all = min(STRANGER_BYTES, max_call_bytes)
         """The bytes of calls that are carried out for everybody."""
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._packer = KeptPacker()
         self._waiting: dict[_Later | SharedCall, Call] = {}
-        self._gathered: list[Call] = []
-        """Calls of the shared verb that wait for the end of the turn."""
         self._is_closed = False
         self._all_answered: Promise[None] | None = None
         """Settled when no call waits any more, while somebody waits for that."""
@@ -195,72 +191,90 @@ class Answering:
         """The number of calls that wait for their handler's future."""
         return len(self._waiting)
 
+    def is_shared(self, frames: list[bytes]) -> bool:
+        """Check whether the frames of a call are of the shared verb."""
+        return frames[-3:-2] == self._shared and len(frames) > REQUEST_FRAMES
+
+    def take_all(self, calls: Iterable[Call]) -> None:
+        """Carry out calls in their order, those of the shared verb that follow each other together."""
+        for are_shared, some in groupby(calls, lambda call: self.is_shared(call.frames)):
+            if are_shared:
+                self.take_together(some)
+                continue
+            for call in some:
+                self.take(call)
+
     def take(self, call: Call) -> None:
-        """Carry out a call."""
-        self.caller, self.connection = call.peer, call.connection
-        stranger = refusal = None
-        if call.size > self._bytes_of_all:
-            stranger = self._stranger(call.frames)
-            refusal = stranger or (self._too_large(call.size) if call.size > self._max_call_bytes else None)
-        try:
-            call.id, call.method, call.args, kwargs, refusal = decode_request(call.frames, refusal)
-        except ProtocolError as error:
-            self._unreadable(call, error)
+        """Carry out a call of a verb that is not shared."""
+        kwargs = self._read(call)
+        if kwargs is None:
             return
-        del call.frames[-REQUEST_FRAMES:]
+        calling = CALLING.set(call.peer)
         try:
-            if stranger is not None:
-                answer = self._dispatch.refuse(call.method, stranger)
-            elif refusal is not None:
-                raise refusal
-            elif call.method == self._dispatch.shared:
-                self._gather(call, kwargs)
-                return
-            else:
-                answer = self._outcome(call, kwargs)
+            answer = self._dispatch.call(call.method, call.args, kwargs)
         except Exception as error:
             self._answer_error(call, error)
         else:
             if isinstance(answer, _LATER):
                 if isinstance(answer, CoroutineType):
                     answer = asyncio.get_running_loop().create_task(answer, name=f"{self._name} {call.method}")
-                self._wait_for(answer, call)
+                call.since = time.monotonic()
+                self._waiting[answer] = call
+                self.unanswered_bytes += call.size
                 answer.add_done_callback(self._answered)
             else:
                 self._answer(call, answer)
-
-    def _outcome(self, call: Call, kwargs: dict[Key, Value]) -> object:
-        """Carry out a call behind the calls before it."""
-        if self._gathered:
-            self.carry_out()
-        calling = CALLING.set(call.peer)
-        try:
-            return self._dispatch.call(call.method, call.args, kwargs)
         finally:
             CALLING.reset(calling)
 
-    def _gather(self, call: Call, kwargs: dict[Key, Value]) -> None:
-        """Keep a call of the shared verb for the end of the turn."""
-        call.args = self._dispatch.check_shared(call.method, call.args, kwargs)
-        self._wait_for(call, call)
-        if not self._gathered:
-            self._turn.at_end(self.carry_out)
-        self._gathered.append(call)
+    def take_together(self, calls: Iterable[Call]) -> None:
+        """Carry out calls of the shared verb together."""
+        since = time.monotonic()
+        together: list[SharedCall] = []
+        for call in calls:
+            kwargs = self._read(call)
+            if kwargs is None:
+                continue
+            try:
+                call.args = self._dispatch.check_shared(call.method, call.args, kwargs)
+            except CallError as error:
+                self._answer_error(call, error)
+                continue
+            call.since = since
+            self._waiting[call] = call
+            self.unanswered_bytes += call.size
+            together.append(call)
+        if together:
+            try:
+                self._dispatch.call_together(together, self.give)
+            except Exception as error:
+                self.give(together, [error] * len(together))
 
-    def _wait_for(self, answer: _Later | SharedCall, call: Call) -> None:
-        call.since = time.monotonic()
-        self._waiting[answer] = call
-        self.unanswered_bytes += call.size
+    def _read(self, call: Call) -> dict[Key, Value] | None:
+        """Read what a call asks for; give its keyword arguments.
 
-    def carry_out(self) -> None:
-        """Carry out together what was gathered."""
-        gathered, self._gathered = self._gathered, []
-        if not gathered:
-            return
+        Returns:
+            None where it is not carried out, and answered as far as anybody can.
+        """
+        self.caller, self.connection = call.peer, call.connection
+        frames = call.frames
+        stranger = refusal = None
+        if call.size > self._bytes_of_all:
+            stranger = self._stranger(frames)
+            refusal = stranger or (self._too_large(call.size) if call.size > self._max_call_bytes else None)
         try:
-            self._dispatch.call_together(gathered[0].method, gathered, self.give)
-        except Exception as error:
-            self.give(gathered, [error] * len(gathered))
+            call.id, call.method, call.args, kwargs, refusal = decode_request(frames, refusal)
+        except ProtocolError as error:
+            self._unreadable(call, error)
+            return None
+        del frames[-REQUEST_FRAMES:]
+        if refusal is None:
+            return kwargs
+        if stranger is None:
+            self._answer_error(call, refusal)
+        else:
+            self._refuse(call, stranger)
+        return None
 
     def knows_caller(self, frames: list[bytes]) -> bool:
         """Check whether it is known who makes a call, by token or connection; true also where nobody asks."""

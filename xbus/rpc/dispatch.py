@@ -160,9 +160,10 @@ class Dispatch:
             self._admit(name)
         return self.handlers[name].checked(args, kwargs)
 
-    def call_together(self, name: str, calls: Sequence[SharedCall], give: Give) -> None:
+    def call_together(self, calls: Sequence[SharedCall], give: Give) -> None:
         """Carry out calls of the shared verb that were checked; ``give`` answers them."""
-        self.handlers[name].method(calls, give)
+        assert self.shared is not None, "a verb is shared"
+        self.handlers[self.shared].method(calls, give)
 
     def refuse(self, name: str, error: Exception) -> object:
         """Answer a call as its verb answers such an error.

@@ -119,10 +119,10 @@ def decode_request(frames: list[bytes], refusal: CallError | None = None) -> Req
     """
     if len(frames) <= REQUEST_FRAMES:
         raise ProtocolError(f"a request has 4 frames behind the routing id, not {len(frames) - 1}")
-    args_data, kwargs_data = frames[-2], frames[-1]
+    *_, header, name, args_data, kwargs_data = frames
     try:
-        _, _, request_id, _ = _REQUEST_HEADER.unpack(frames[-4])
-        method = frames[-3].decode()
+        request_id = _REQUEST_HEADER.unpack(header)[2]
+        method = name.decode()
     except (struct.error, UnicodeDecodeError) as error:
         raise ProtocolError(f"header or method name of a request can't be read: {error}") from error
     if refusal is not None:

@@ -70,6 +70,9 @@ WAITING_BYTES = 8 * 1024 * 1024
 WAITING_BYTES_OF_ONE = WAITING_BYTES // 8
 """The calls of one connection that wait; with more it alone is read no further. More lets fewer peers fill all room."""
 
+_GATHERED_BYTES = 1024 * 1024
+"""The calls of the shared verb that are gathered in a turn of the loop; with more they are carried out at once."""
+
 _KEPT_BYTES = 512
 """The memory of a call that waits, beside its bytes."""
 
@@ -139,9 +142,12 @@ class Server:
             send=self._send,
             unreadable=self._unreadable_call,
             max_call_bytes=limits.max_call_bytes,
-            turn=turn,
         )
-        self._queue = CallQueue(self._turns, self._answering.take, partial(self._may_read, True), self._read_on)
+        self._turn = turn
+        self._gathered: list[Call] = []
+        """Calls of the shared verb that wait for the end of the turn, or for any other call."""
+        self._gathered_bytes = 0
+        self._queue = CallQueue(self._turns, self._answering.take_all, partial(self._may_read, True), self._read_on)
         self._peers = PeerClients(clock, self._transmit, self._read_all)
         reading = (self._serve, self._may_read, self._turns.has_room_for, self._turns.line)
         self._owner = PortOwner(name, clock, limits.traffic, *reading, self._peers.gone, self._note_violation)
@@ -247,8 +253,8 @@ class Server:
 
     async def drain(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds for all calls that were read to be answered; whether they are."""
+        self._carry_out()
         self._queue.release()
-        self._answering.carry_out()
         try:
             async with asyncio.timeout(timeout):
                 await self._answering.all_answered()
@@ -312,17 +318,36 @@ class Server:
     def _serve(self, connection: CallerConnection, frames: list[bytes], size: int) -> None:
         if not connection.is_known:
             connection.is_known = self._answering.knows_caller(frames)
-        if len(frames) != CHANNEL_ANSWER_FRAMES:
-            call = Call(connection.peer, frames, size, connection)
-            if self._turns.add(call):
-                self._answering.take(call)
-            else:
-                self._queue.wait()
+        if len(frames) == CHANNEL_ANSWER_FRAMES:
+            try:
+                self._peers.answered(frames)
+            except ProtocolError as error:
+                self._note_unreadable(connection, error)
             return
-        try:
-            self._peers.answered(frames)
-        except ProtocolError as error:
-            self._note_unreadable(connection, error)
+        call = Call(connection.peer, frames, size, connection)
+        if self._answering.is_shared(frames):
+            if not self._gathered:
+                self._turn.at_end(self._carry_out)
+            self._gathered.append(call)
+            self._gathered_bytes += size + _KEPT_BYTES
+            if self._gathered_bytes > _GATHERED_BYTES:
+                self._carry_out()
+            return
+        if self._gathered:
+            self._carry_out()
+        if self._turns.add([call]):
+            self._answering.take(call)
+        else:
+            self._queue.wait()
+
+    def _carry_out(self) -> None:
+        """Carry out the calls of the shared verb that were gathered, as far as it is their turn."""
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        calls = self._turns.add(gathered)
+        if len(calls) < len(gathered):
+            self._queue.wait()
+        if calls:
+            self._answering.take_together(calls)
 
     def _send(self, call: Call, frames: list[bytes]) -> bool:
         if self._is_closed:
@@ -438,36 +463,33 @@ class Turns:
         has_new_room, self._has_new_room = self._has_new_room, False
         return has_new_room
 
-    def add(self, call: Call) -> bool:
-        """Note a call that is carried out at once, or waits until ``next`` hands it back.
+    def add(self, calls: list[Call]) -> list[Call]:
+        """Note calls that are carried out at once, or wait until ``next`` hands them back.
 
         Returns:
-            Whether it may be carried out at once. Then it is under way until ``ended``.
+            The calls that may be carried out at once, in their order. Each is under way until ``ended``.
         """
         if not self._is_bounded:
-            return True
+            return calls
         if (now := self._now()) >= self._period_ends:
             self._begin_period(now)
-        share = self._shares.get(call.peer)
-        if share is None:
-            share = self._take_up(call.peer)
-        if not share.waiting:
-            # Who has nothing under way may always call, whatever the others do.
-            if (share.calls == share.earlier_calls == 0 and share.debt <= 0) or _has_room(
-                share, call, self._present_share
-            ):
-                # As ``_begin``, whose call each message would pay for.
-                weight = call.size + CALL_BYTES
-                call.share, call.period = share, self._period
-                share.weight += weight
-                share.calls += 1
-                call.debt_before = share.debt
-                share.debt = 0.0 if weight <= self._share_bytes else weight - self._share_bytes
-                return True
-            self.line.append(share)
-        share.waiting.append(call)
-        self._keep(share, call.size + _KEPT_BYTES)
-        return False
+        at_once: list[Call] = []
+        for call in calls:
+            share = self._shares.get(call.peer)
+            if share is None:
+                share = self._take_up(call.peer)
+            if not share.waiting:
+                # Who has nothing under way may always call, whatever the others do.
+                if (share.calls == share.earlier_calls == 0 and share.debt <= 0) or _has_room(
+                    share, call, self._present_share
+                ):
+                    self._begin(share, call)
+                    at_once.append(call)
+                    continue
+                self.line.append(share)
+            share.waiting.append(call)
+            self._keep(share, call.size + _KEPT_BYTES)
+        return at_once
 
     def ended(self, call: Call) -> None:
         """Note that a call is answered that was under way. One that was answered at once took nobody's turn."""
@@ -505,7 +527,7 @@ class Turns:
         return None
 
     def _begin(self, share: Share, call: Call) -> None:
-        """Count a call as under way that has waited."""
+        """Count a call as under way."""
         weight = call.size + CALL_BYTES
         call.share, call.period = share, self._period
         share.weight += weight
@@ -572,7 +594,7 @@ class CallQueue:
 
     Args:
         turns: says which calls may be carried out.
-        carry_out: does that.
+        carry_out: does that, in their order.
         may_go_on: asked before each call that has waited.
         on_room: called when it was full, for all or for a connection, and takes calls again.
     """
@@ -580,7 +602,7 @@ class CallQueue:
     def __init__(
         self,
         turns: Turns,
-        carry_out: Callable[[Call], None],
+        carry_out: Callable[[list[Call]], None],
         may_go_on: Callable[[], bool],
         on_room: Callable[[], None],
     ) -> None:
@@ -605,8 +627,7 @@ class CallQueue:
 
     def release(self) -> None:
         """Carry out all that waits."""
-        for call in self._turns.rest():
-            self._carry_out(call)
+        self._carry_out(self._turns.rest())
 
     def close(self) -> None:
         """Forget all that waits."""
@@ -617,8 +638,10 @@ class CallQueue:
     def _go_on(self) -> None:
         self._is_going_on = False
         was_full = self._turns.is_full
+        calls: list[Call] = []
         while self._may_go_on() and (call := self._turns.next()) is not None:
-            self._carry_out(call)
+            calls.append(call)
+        self._carry_out(calls)
         has_new_room = self._turns.take_new_room()
         if has_new_room or (was_full and not self._turns.is_full):
             self._on_room()

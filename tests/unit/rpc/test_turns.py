@@ -24,7 +24,7 @@ class Calls:
         for _ in range(count):
             call = Call(peer, [], size)
             self._made.append(call)
-            if self.turns.add(call):
+            if self.turns.add([call]):
                 self._begin(call)
 
     def answer(self, peer: bytes, count: int = 1) -> None:
@@ -64,7 +64,7 @@ def test_calls_that_are_answered_at_once_take_nobodys_turn() -> None:
     calls.call(HONEST)
     for _ in range(10):
         call = Call(DEEP, [], 2 * SHARE_BYTES)
-        assert calls.turns.add(call)
+        assert calls.turns.add([call])
         calls.turns.ended(call)
 
 
@@ -76,7 +76,7 @@ def test_a_call_that_is_answered_at_once_leaves_the_debts_of_others_and_its_own(
     calls.call(DEEP, 2)
     assert calls.numbers(DEEP) == []
     refused = Call(OTHER, [], 0)
-    assert calls.turns.add(refused)
+    assert calls.turns.add([refused])
     calls.turns.ended(refused)
     assert calls.go_on() == []
 

@@ -653,20 +653,20 @@ class ThrottlingDispatch(Dispatch):
             outcome.add_done_callback(lambda _: end())
         return outcome
 
-    def call_together(self, name: str, calls: Sequence[SharedCall], give: Give) -> None:
+    def call_together(self, calls: Sequence[SharedCall], give: Give) -> None:
         if self._bounds_any_calls:
             begun: dict[SharedCall, tuple[int, int]] = {}
-            calls = [call for call in calls if self._begins(name, call, begun, give)]
+            calls = [call for call in calls if self._begins(call, begun, give)]
             give = partial(self._end_and_give, begun, give)
-        super().call_together(name, calls, give)
+        super().call_together(calls, give)
 
-    def _begins(self, name: str, call: SharedCall, begun: dict[SharedCall, tuple[int, int]], give: Give) -> bool:
+    def _begins(self, call: SharedCall, begun: dict[SharedCall, tuple[int, int]], give: Give) -> bool:
         """Note a call in flight, or refuse it.
 
         Args:
             begun: the emitters and bytes of calls in flight that are bounded.
         """
-        emitter_id = self._bounded_emitter(name, call.args, {})
+        emitter_id = self._bounded_emitter(self.shared, call.args, {})
         if emitter_id is not None:
             size = _carried_bytes(call.args)
             try:
@@ -697,7 +697,7 @@ class ThrottlingDispatch(Dispatch):
             self._seen, self._bounds_calls = catalog, self._throttle.bounds_calls
         return self._bounds_calls
 
-    def _bounded_emitter(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> int | None:
+    def _bounded_emitter(self, name: str | None, args: list[Value], kwargs: dict[Key, Value]) -> int | None:
         """Give the emitter that calls, if its calls in flight have a limit."""
         if not self._bounds_any_calls or name not in BOUND:
             return None

@@ -123,7 +123,7 @@ async def test_each_gets_its_receipt(put: Any, journal: Journal) -> None:
     assert await journal.read(read_head) == 5
 
 
-def answering(*served: object) -> "tuple[Answering, list[list[bytes]]]":
+def answering(*served: object) -> tuple[Answering, list[list[bytes]]]:
     """Verbs that are called over the wire, and the answers that were sent."""
     sent: list[list[bytes]] = []
 
@@ -149,8 +149,7 @@ async def test_a_caller_without_a_session_is_refused_and_noted_in_the_log(
     intake = GroupIntake(front, cast(Sessions, SimpleNamespace(owner=owner)), lambda *_: None)
     caller, sent = answering(intake)
     with caplog.at_level(logging.INFO):
-        caller.take(called("xbus.put_envelopes", "nothing", []))
-        caller.carry_out()
+        caller.take_all([called("xbus.put_envelopes", "nothing", [])])
     (error,) = [decode_reply(frames).error for frames in sent]
     assert error is not None
     assert error.code == "session_unknown"
@@ -493,9 +492,9 @@ async def test_another_call_of_the_turn_is_carried_out_behind_the_puts_before_it
             pending.append(journal.pending_bytes)
 
     caller, sent = answering(intake, Others())
-    caller.take(called("xbus.put_envelopes", str(north.emitter_id), [entry(Random(7), b"a")]))
+    calls = [called("xbus.put_envelopes", str(north.emitter_id), [entry(Random(7), b"a")]), called("look")]
     assert journal.pending_bytes == 0
-    caller.take(called("look"))
+    caller.take_all(calls)
     assert pending[0] > 0
     await caller.all_answered()
     looked, put = (decode_reply(frames).answer for frames in sent)
@@ -509,11 +508,12 @@ async def test_calls_in_flight_of_an_emitter_are_bounded_in_a_turn(
     throttle = Throttle(configuration, StandingClock().monotonic)
     limits = SendingLimits(calls_in_flight=1)
     monkeypatch.setattr(throttle, "limits", lambda emitter_id: limits if emitter_id == north.emitter_id else None)
-    dispatch = ThrottlingDispatch(intake, sessions=TOKENS, throttle=throttle, note_error=lambda *_: None)
+    sessions = cast(Sessions, SimpleNamespace(owner=int, knows=None))
+    dispatch = ThrottlingDispatch(intake, sessions=sessions, throttle=throttle, note_error=lambda *_: None)
     random = Random(7)
     for _ in range(2):
         calls = [Message(desk.emitter_id, [entry(random, b"a")]) for desk in (north, north, south)]
-        dispatch.call_together("xbus.put_envelopes", calls, give)
+        dispatch.call_together(calls, give)
         outcomes = await asyncio.gather(*[call.answered for call in calls], return_exceptions=True)
         assert [isinstance(outcome, list) for outcome in outcomes] == [True, False, True]
         assert cast(Failed, outcomes[1]).code == "slow_down"
