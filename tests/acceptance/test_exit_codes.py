@@ -88,7 +88,8 @@ def test_programs_tell_what_may_pass_from_what_a_person_must_mend(program: str, 
 def test_a_gateway_and_a_runner_wait_for_a_broker_until_they_are_told_to_stop(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as broker:
         back = f"tcp://127.0.0.1:{broker.getsockname()[1]}"
-        config = write_config(tmp_path / "config.ini", AWAY, {"http": {"listen": "127.0.0.1:0", "front": BACK, "back": back}})
+        http = {"listen": "127.0.0.1:0", "front": BACK, "back": back}
+        config = write_config(tmp_path / "config.ini", AWAY, {"http": http})
         output, password = tmp_path / "runner.log", {"XBUS_PASSWORD": "p"}
         words = ["--back", back, "--front", BACK]
         runner = Process(*started("xbus bot run"), *words, "-c", config, output=output, env=password)
