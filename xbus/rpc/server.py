@@ -71,7 +71,7 @@ WAITING_BYTES_OF_ONE = WAITING_BYTES // 8
 """The calls of one connection that wait; with more it alone is read no further. More lets fewer peers fill all room."""
 
 _GATHERED_BYTES = 1024 * 1024
-"""The calls of the shared verb that are gathered in a turn of the loop; with more they are carried out at once."""
+"""So many bytes of shared calls wait for the end of a turn. More let one turn take more memory."""
 
 _KEPT_BYTES = 512
 """The memory of a call that waits, beside its bytes."""

@@ -23,7 +23,8 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes import Checks, ReplyRequests
 from xbus.broker.front.envelopes.checks import Throttle
 from xbus.broker.front.front import Front
-from xbus.broker.front.groups import SPAN_ENVELOPES, GroupIntake, ThrottlingDispatch
+from xbus.broker.front.groups import SPAN_ENVELOPES, GroupIntake
+from xbus.broker.front.verbs import ThrottlingDispatch
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.database.engine import create_engine
@@ -87,7 +88,9 @@ def putting(intake: GroupIntake, *messages: Message) -> "list[asyncio.Future[lis
     return [message.answered for message in messages]
 
 
-async def put_one(intake: GroupIntake, emitter_id: int, entries: Sequence[Entry], *, in_order: bool = False) -> Any:
+async def put_one(
+    intake: GroupIntake, emitter_id: int, entries: Sequence[Entry], *, in_order: bool = False
+) -> list[Any]:
     """Put a message alone."""
     (answered,) = putting(intake, Message(emitter_id, entries, in_order=in_order))
     return await answered
