@@ -305,8 +305,7 @@ class Front:
         return self._envelopes.put(write, functools.partial(self._put, emitter_id, envelope_id, events, options))
 
     def may_group(self, emitter_ids: Sequence[int], entries: Sequence[Value]) -> bool:
-        """Check whether nothing is known of envelopes that may come as a group, apart from limits that they would use
-        up. See ``put_group``.
+        """Check whether envelopes may come as a group: nothing is known of them. Limits are left out that they use up.
 
         Raises:
             CallError: one of them could not come alone, or has to.

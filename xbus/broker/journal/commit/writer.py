@@ -142,7 +142,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name=f"journal-{name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop
         self._told: deque[Callable[[], None]] = deque()
-        """What the thread has to tell on the loop; it rings for each."""
+        """The acts that the thread has for the loop; it rings for each."""
         self._bell: socket.socket
         self._rung: socket.socket
         self._ended: asyncio.Future[None] | None = None
