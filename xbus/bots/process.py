@@ -82,12 +82,16 @@ class Child:
     Args:
         process: its own group, so that it goes with all that it has started.
         outcomes: its answers.
+        pipe: brings them.
         printed: what it prints.
     """
 
-    def __init__(self, process: Process, outcomes: asyncio.StreamReader, printed: Printed) -> None:
+    def __init__(
+        self, process: Process, outcomes: asyncio.StreamReader, pipe: asyncio.ReadTransport, printed: Printed
+    ) -> None:
         self._process = process
         self._outcomes = outcomes
+        self._pipe = pipe
         self._printed = printed
 
     @classmethod
@@ -118,8 +122,9 @@ class Child:
             os.close(printed_end)
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(outcomes, "rb"))
-        return cls(process, reader, Printed(printed, MOST_PRINTED_BYTES))
+        source = os.fdopen(outcomes, "rb")
+        pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+        return cls(process, reader, pipe, Printed(printed, MOST_PRINTED_BYTES))
 
     @property
     def is_alive(self) -> bool:
@@ -170,7 +175,8 @@ class Child:
         await self._process.wait()
 
     def close(self) -> None:
-        """Close the pipes of one that has ended."""
+        """Close the pipes of one that has ended: another process may keep their other ends."""
+        self._pipe.close()
         self._printed.close()
 
 
