@@ -76,10 +76,10 @@ class ObjectRemover:
                 await self._journal.run(removal.forget_removed, until)
         except XbusError as error:
             errors.append(error)
-        for error in errors:
+        for each in errors:
             # Health answers everybody, and the words of a storage may name places and users.
-            log.warning("objects not removed: %s", error, extra={"action": "objects_not_removed"})
-        if any(error.code == CODE for error in errors):
+            log.warning("objects not removed: %s", each, extra={"action": "objects_not_removed"})
+        if any(each.code == CODE for each in errors):
             self._health.trouble(CODE, "an object store can't be used now", "see the log at action=objects_not_removed")
         elif not errors:
             self._health.over(CODE)
