@@ -95,8 +95,11 @@ class Child:
         self._printed = printed
 
     @classmethod
-    async def start(cls, environment: Mapping[str, str]) -> "Child":
+    async def start(cls, environment: Mapping[str, str], module: str = CHILD) -> "Child":
         """Start a process with these variables, and no others.
+
+        Args:
+            module: what it runs.
 
         Raises:
             OSError: the system starts none now.
@@ -105,7 +108,7 @@ class Child:
         printed, printed_end = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", CHILD, str(outcomes_end)),
+                *(sys.executable, "-m", module, str(outcomes_end)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=printed_end,
                 stderr=printed_end,

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from xbus.bots import process
 from xbus.bots.process import Child
 
 OPEN = Path("/proc/self/fd")
@@ -38,13 +37,10 @@ if not os.fork():
 
 
 @pytest.mark.skipif(not OPEN.exists(), reason="no folder lists the open files of a process")
-async def test_a_process_that_ended_keeps_no_pipe_open_though_its_child_has_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_process_that_ended_keeps_no_pipe_open_though_its_child_has_one(tmp_path: Path) -> None:
     (tmp_path / "leaving.py").write_text(LEAVES_A_CHILD)
-    monkeypatch.setattr(process, "CHILD", "leaving")
     before = opened()
-    child = await Child.start({"PYTHONPATH": str(tmp_path)})
+    child = await Child.start({"PYTHONPATH": str(tmp_path)}, "leaving")
     left = ""
     while not left.strip():
         await asyncio.sleep(0.01)
