@@ -291,13 +291,13 @@ def swap_envelope(url: str) -> None:
         connection.execute(sa.insert(model.envelope).values(row | {"id": uuid4()}))
 
 
-@pytest.mark.parametrize("seen", [SeenEnd(2, uuid4()), SeenEnd(1, uuid4())])
+@pytest.mark.parametrize("seen", [SeenEnd(2, uuid4().bytes), SeenEnd(1, uuid4().bytes)])
 async def test_the_first_write_of_a_connection_compares_the_end_of_the_log(shared_url: str, seen: SeenEnd) -> None:
     """A back may have lost nothing of its own, and moves its cursors behind what was sealed anew."""
     async with Journal(create_engine(shared_url), "back", look_seconds=NEVER) as journal:
         await (await Scribe.of(journal)).put([b"x"])
         journal.saw(seen)
-        journal._writer.run(lambda _: journal._writer._committer._disconnect())
+        journal._writer.run(lambda _: journal._writer._committer.close())
         with pytest.raises((JournalUnavailable, Fenced)):
             await journal.run(leave_mark)
         with pytest.raises(WentBack):
@@ -311,7 +311,7 @@ async def test_a_commit_that_was_looked_for_does_not_spare_its_new_connection_th
     async with Journal(engine, "back", look_seconds=NEVER) as journal:
         scribe = await Scribe.of(journal)
         await scribe.put([b"x"])
-        journal.saw(SeenEnd(2, uuid4()))
+        journal.saw(SeenEnd(2, uuid4().bytes))
         with Faults(engine).after_commit():
             await scribe.start_envelope()[1]
         with pytest.raises((JournalUnavailable, Fenced)):

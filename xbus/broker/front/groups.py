@@ -19,23 +19,22 @@ from uuid import UUID
 
 from xbus.broker.answers import on_wire, promised_answer
 from xbus.broker.front.envelopes import (
+    ID_BYTES,
     NewEvent,
-    NewGroup,
-    header_sizes,
+    Throttle,
     heads_of_arrays,
-    new_group,
     tags_of_array,
 )
 from xbus.broker.front.front import Front
+from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.writes import SealedGroup, SealReceipt
 from xbus.broker.sessions import Sessions
-from xbus.envelope import PLAIN_HEAD, EnvelopeHead
+from xbus.envelope import EnvelopeHead
 from xbus.errors import CallError, Failed, JournalError, JournalUnavailable, Refused, XbusError
-from xbus.headers import NO_TAGS
-from xbus.ids import COMPUTED_VERSION, is_computed, keyed_ids, token_hash
-from xbus.rpc.codec import Value
+from xbus.ids import is_computed, keyed_ids, token_hash
+from xbus.rpc.codec import Key, Value
 from xbus.rpc.deferred import Answer, Deferred, Promise
-from xbus.rpc.dispatch import Give, SharedCall, shared
+from xbus.rpc.dispatch import Dispatch, Give, SharedCall, shared
 from xbus.rpc.frames import WRONG_ARGUMENTS
 from xbus.rpc.messages import GroupedError, GroupedReceipt
 
@@ -52,33 +51,12 @@ fewer make it slower itself."""
 TOGETHER_BYTES = 512 * 1024
 """The bytes of items of several messages in a group. More make the group, which is sealed as a whole, longer."""
 
-ID_BYTES = 16
-
 _DATA: Callable[[Any], bytes] = itemgetter(4)
 _ENTRIES: Callable[[Any], list[Value]] = itemgetter(2)
 """The envelopes of a message."""
 
-_VERSION: Callable[[bytes], int] = itemgetter(6)
-"""Gives the byte of a UUID whose upper half is its version (RFC 9562)."""
-
-_COMPUTED = frozenset(range(COMPUTED_VERSION << 4, (COMPUTED_VERSION + 1) << 4))
-"""Such bytes of the ids that the bus computes."""
-
-_TEXTS, _NUMBERS, _BYTES, _LENGTHS = {str}, {int}, {bytes}, {ID_BYTES}
-"""The types of what an envelope consists of, and the length of its ids."""
-
 _Message: TypeAlias = tuple[SharedCall, int, list[Value]]
 """A call, its emitter, and its envelopes."""
-
-_Columns: TypeAlias = tuple[
-    Sequence[bytes],
-    Sequence[bytes],
-    Sequence[str],
-    Sequence[int],
-    Sequence[bytes],
-    Sequence[Value],
-    Sequence[Value],
-]
 
 Answers: TypeAlias = list[GroupedReceipt | GroupedError]
 NoteRefusal: TypeAlias = Callable[[UUID, str], None]
@@ -192,10 +170,8 @@ class GroupIntake:
         _, owners, entries = zip(*messages, strict=True)
         try:
             emitter_ids = [*chain.from_iterable(map(repeat, owners, map(len, entries)))]
-            group = group_of(emitter_ids, [*chain.from_iterable(entries)])
-            if self._front.heard_of(group.envelope_ids):
-                raise _not_plain()
-            self._front.put_group(group).add_done_callback(partial(self._sealed, messages, give))
+            putting = self._front.put_group(emitter_ids, [*chain.from_iterable(entries)])
+            putting.add_done_callback(partial(self._sealed, messages, give))
         except CallError:
             # One of the envelopes at least is not plain, or all of them are too much for now.
             plain = [message for message in messages if self._is_plain(message)] if len(messages) > 1 else []
@@ -213,28 +189,24 @@ class GroupIntake:
         """Check whether the envelopes of a message may be in a group."""
         _, emitter_id, entries = message
         try:
-            group = group_of([emitter_id] * len(entries), entries)
-            self._front.check_group(group)
+            return self._front.may_group([emitter_id] * len(entries), entries)
         except CallError:
             return False
-        return not self._front.heard_of(group.envelope_ids)
 
     def _apart(self, message: _Message, give: Give) -> "_MessageApart":
         return _MessageApart(self._front, message, give, self._note_refusal)
 
     def _sealed(self, messages: list[_Message], give: Give, writing: Promise[SealedGroup]) -> None:
-        error = writing.error
-        if isinstance(error, JournalError) and not isinstance(error, JournalUnavailable) and len(messages) > 1:
-            # It is the fault of one of them.
-            for message in messages:
-                self._put_together([message], give)
-            return
         calls = [call for call, _, _ in messages]
-        if error is not None:
-            give(calls, [error] * len(calls))
+        sealed, error = writing.answer, writing.error
+        if sealed is None:
+            is_of_one = isinstance(error, JournalError) and not isinstance(error, JournalUnavailable)
+            if is_of_one and len(messages) > 1:
+                for message in messages:
+                    self._put_together([message], give)
+            else:
+                give(calls, [error] * len(calls))
             return
-        sealed = writing.answer
-        assert sealed is not None, "it is sealed without an error"
         receipts = zip(sealed.group.envelope_ids, range(sealed.first, sealed.last + 1), sealed.hashes, strict=True)
         if not sealed.taken:
             give(calls, [[*islice(receipts, len(entries))] for _, _, entries in messages])
@@ -352,7 +324,7 @@ class _MessageApart:
             ids = _ids_of(self._emitter_id, entry)
             try:
                 # Behind one of the same id it stays behind it.
-                is_plain = seen.isdisjoint(ids) and not self._heard_of(place)
+                is_plain = seen.isdisjoint(ids) and self._front.may_group([self._emitter_id], [entry])
             except CallError:
                 is_plain = False
                 if in_order:
@@ -363,7 +335,7 @@ class _MessageApart:
             (plain if is_plain else alone).append(place)
         if plain:
             try:
-                self._put_together(plain, self._group_at(plain))
+                self._put_together(plain)
             except CallError:
                 # A limit of the emitter: alone each gets as far as it would without the others.
                 if in_order:
@@ -378,34 +350,19 @@ class _MessageApart:
         """Answer the message by the answers of its envelopes, or by an error."""
         self._give([self._call], [answer])
 
-    def _group_at(self, places: Sequence[int]) -> NewGroup:
-        return group_of([self._emitter_id] * len(places), [self._entries[place] for place in places])
-
-    def _heard_of(self, place: int) -> bool:
-        """Check whether an envelope is known already.
-
-        Raises:
-            CallError: it can't be taken in a group.
-        """
-        group = self._group_at([place])
-        self._front.check_group(group)
-        return bool(self._front.heard_of(group.envelope_ids))
-
     def _leave(self, places: Iterable[int]) -> None:
         """Take none of these envelopes, because of one before them."""
         for place in places:
             self._know(place, _error_of(_behind()))
 
-    def _put_together(self, places: Sequence[int], group: NewGroup) -> None:
-        """Put envelopes as a group.
-
-        Args:
-            places: theirs in the message.
+    def _put_together(self, places: Sequence[int]) -> None:
+        """Put the envelopes at some places of the message as a group.
 
         Raises:
             CallError: the front does not take them together.
         """
-        self._front.put_group(group).add_done_callback(partial(self._sealed, places))
+        putting = self._front.put_group([self._emitter_id] * len(places), [self._entries[place] for place in places])
+        putting.add_done_callback(partial(self._sealed, places))
 
     def _sealed(self, places: Sequence[int], writing: Promise[SealedGroup]) -> None:
         if (error := writing.exception()) is not None:
@@ -461,55 +418,6 @@ class _MessageApart:
         self._missing -= 1
         if not self._missing:
             self._answer(self._answers)
-
-
-def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
-    """Read envelopes as columns.
-
-    Args:
-        emitter_ids: those of their emitters.
-
-    Raises:
-        Refused: one of them is none that may be in a group.
-    """
-    try:
-        ids, event_ids, names, items, data, heads, tags = cast(_Columns, zip(*entries, strict=True))
-    except (TypeError, ValueError):
-        raise _not_plain() from None
-    number = len(ids)
-    read_heads, read_tags = [PLAIN_HEAD] * number, [NO_TAGS] * number
-    sizes = 0, 0
-    own: Sequence[bytes] = (*ids, *event_ids)
-    """The ids that callers made."""
-    if not heads.count(None) == tags.count(None) == number:
-        read_heads = heads_of_arrays(heads)
-        read_tags = [NO_TAGS if value is None else tags_of_array(value) for value in tags]
-        sizes = header_sizes(read_heads, read_tags)
-        keyed = [place for place, head in enumerate(read_heads) if head[1] is not None]
-        if keyed:
-            others = {*range(number)}.difference(keyed)
-            own = [*[ids[place] for place in others], *[event_ids[place] for place in others]]
-            ids, event_ids = [*ids], [*event_ids]
-            keys = [str(read_heads[place].key) for place in keyed]
-            made = keyed_ids([emitter_ids[place] for place in keyed], keys)
-            for place, envelope_id, event_id in zip(keyed, *made, strict=True):
-                ids[place], event_ids[place] = envelope_id, event_id
-    if (
-        not _TEXTS.issuperset(map(type, names))
-        or not _NUMBERS.issuperset(map(type, items))
-        or not _BYTES.issuperset(map(type, data))
-        or not _BYTES.issuperset(map(type, own))
-        or not _LENGTHS.issuperset(map(len, own))
-        or not _COMPUTED.isdisjoint(map(_VERSION, own))
-        or len({*ids, *event_ids}) < 2 * number
-    ):
-        raise _not_plain()
-    return new_group((emitter_ids, ids, event_ids, names, items, data, read_heads, read_tags, *sizes))
-
-
-def _not_plain() -> Refused:
-    """Make the error for a group that has to be sorted. The fault of each envelope is told when it goes alone."""
-    return Refused("the envelopes are no group", code=WRONG_ARGUMENTS)
 
 
 def _behind() -> Failed:
@@ -582,3 +490,135 @@ def _error_of(error: BaseException) -> GroupedError:
         "next_step": told.next_step,
         "details": dict(told.details),
     }
+
+
+# -- limits of calls in flight ---------------------------------------------------------------------------------------
+
+BOUND = frozenset(
+    {
+        "start_event",
+        "send_item",
+        "end_event",
+        "end_envelope",
+        "retry_event",
+        "replay_envelope",
+        "xbus.start_envelope",
+        "xbus.start_event",
+        "xbus.send_items",
+        "xbus.end_event",
+        "xbus.end_envelope",
+        "xbus.put_envelope",
+        "xbus.put_envelopes",
+        "xbus.retry_event",
+        "xbus.replay_envelope",
+    }
+)
+"""The verbs that are bounded: those that may wait for the journal, and that nobody needs to end something."""
+
+
+class ThrottlingDispatch(Dispatch):
+    """Serves the verbs of some objects, and refuses calls beyond the limits of their emitters.
+
+    Args:
+        objects: as of ``Dispatch``.
+        sessions: the emitters'; they say who calls.
+        throttle: counts what is in flight.
+        note_error: as of ``Dispatch``.
+    """
+
+    def __init__(
+        self,
+        *objects: object,
+        sessions: Sessions,
+        throttle: Throttle,
+        note_error: Callable[[str, list[Value], CallError], None],
+    ) -> None:
+        super().__init__(*objects, knows=sessions.knows, note_error=note_error)
+        self._emitters = sessions
+        self._throttle = throttle
+        self._seen: Catalog | None = None
+        self._bounds_calls = False
+        """Whether the calls in flight of any emitter of that catalog are limited."""
+
+    def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
+        if (emitter_id := self._bounded_emitter(name, args, kwargs)) is None:
+            return super().call(name, args, kwargs)
+        size = _carried_bytes([args, *kwargs.values()])
+        try:
+            self._throttle.begin_call(emitter_id, size)
+        except Failed as error:
+            return self.refuse(name, error)
+        end = partial(self._throttle.end_call, emitter_id, size)
+        outcome: object = None
+        try:
+            outcome = super().call(name, args, kwargs)
+        finally:
+            if not isinstance(outcome, Deferred | Promise | asyncio.Future):
+                end()
+        if isinstance(outcome, Deferred | Promise | asyncio.Future):
+            outcome.add_done_callback(lambda _: end())
+        return outcome
+
+    def call_together(self, calls: Sequence[SharedCall], give: Give) -> None:
+        if self._bounds_any_calls:
+            begun: dict[SharedCall, tuple[int, int]] = {}
+            calls = [call for call in calls if self._begins(call, begun, give)]
+            give = partial(self._end_and_give, begun, give)
+        super().call_together(calls, give)
+
+    def _begins(self, call: SharedCall, begun: dict[SharedCall, tuple[int, int]], give: Give) -> bool:
+        """Note a call in flight, or refuse it.
+
+        Args:
+            begun: the emitters and bytes of calls in flight that are bounded.
+        """
+        emitter_id = self._bounded_emitter(self.shared, call.args, {})
+        if emitter_id is not None:
+            size = _carried_bytes(call.args)
+            try:
+                self._throttle.begin_call(emitter_id, size)
+            except Failed as error:
+                give([call], [error])
+                return False
+            begun[call] = emitter_id, size
+        return True
+
+    def _end_and_give(
+        self,
+        begun: dict[SharedCall, tuple[int, int]],
+        give: Give,
+        calls: Sequence[SharedCall],
+        answers: Sequence[object],
+    ) -> None:
+        for call in calls:
+            if call in begun:
+                self._throttle.end_call(*begun.pop(call))
+        give(calls, answers)
+
+    @property
+    def _bounds_any_calls(self) -> bool:
+        """Check whether the calls in flight of any emitter are limited; asked anew of each catalog."""
+        catalog = self._throttle.configuration.catalog
+        if catalog is not self._seen:
+            self._seen, self._bounds_calls = catalog, self._throttle.bounds_calls
+        return self._bounds_calls
+
+    def _bounded_emitter(self, name: str | None, args: list[Value], kwargs: dict[Key, Value]) -> int | None:
+        """Give the emitter that calls, if its calls in flight have a limit."""
+        if not self._bounds_any_calls or name not in BOUND:
+            return None
+        token = args[0] if args else kwargs.get("token")
+        if not isinstance(token, str):
+            return None
+        try:
+            emitter_id = self._emitters.owner(token)
+        except Refused:
+            return None
+        return emitter_id if self._throttle.counts_calls(emitter_id) else None
+
+
+def _carried_bytes(value: Value) -> int:
+    """Count the bytes of items in the arguments of a call."""
+    if isinstance(value, bytes):
+        return len(value)
+    return sum(map(_carried_bytes, value)) if isinstance(value, list) else 0

@@ -23,8 +23,7 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes import Checks, ReplyRequests
 from xbus.broker.front.envelopes.checks import Throttle
 from xbus.broker.front.front import Front
-from xbus.broker.front.groups import SPAN_ENVELOPES, GroupIntake
-from xbus.broker.front.verbs import ThrottlingDispatch
+from xbus.broker.front.groups import SPAN_ENVELOPES, GroupIntake, ThrottlingDispatch
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.database.engine import create_engine

@@ -199,7 +199,7 @@ class LogReader:
         seen = self._end
         ends = await self.read(read_ends, seen.position)
         # An envelope that was removed says nothing.
-        is_other = ends.seen_id is not None and seen.envelope_id is not None and ends.seen_id != seen.envelope_id
+        is_other = ends.seen_id is not None and seen.envelope_id is not None and ends.seen_id.bytes != seen.envelope_id
         if ends.position < seen.position or is_other:
             raise WentBack(0, seen.position, ends.position)
         if ends.correction > self._newest_correction:
@@ -207,7 +207,7 @@ class LogReader:
                 self._corrected.add(event_id.bytes)
                 self.has_corrections = True
                 self._newest_correction = number
-        self._grow(SeenEnd(ends.position, ends.envelope_id), ())
+        self._grow(SeenEnd(ends.position, None if ends.envelope_id is None else ends.envelope_id.bytes), ())
 
     def _sealed(self, sealed: Sequence[Sealed]) -> None:
         """Take up what this process has sealed: it need not be looked for."""

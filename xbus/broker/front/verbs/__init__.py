@@ -3,9 +3,9 @@
 A verb checks who calls and hands the call on; it decides nothing. Only ``parts`` imports this package.
 """
 
+from xbus.broker.front.groups import ThrottlingDispatch
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
-from xbus.broker.front.verbs.limits import ThrottlingDispatch
 from xbus.broker.front.verbs.provisioning import ProvisioningVerbs
 from xbus.broker.front.verbs.refusals import RefusalNotes, Refusals, RefusalVerbs
 from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
