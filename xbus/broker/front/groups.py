@@ -185,18 +185,16 @@ class GroupIntake:
                 self._put_together(plain)
 
     def _sealed(self, messages: "list[_Message]", writing: Promise[SealedGroup]) -> None:
-        error = writing.error
-        if isinstance(error, JournalError) and not isinstance(error, JournalUnavailable) and len(messages) > 1:
-            # It is the fault of one of them.
+        sealed, error = writing.answer, writing.error
+        if sealed is None:
+            assert error is not None, "it is sealed without an error"
+            is_of_one = isinstance(error, JournalError) and not isinstance(error, JournalUnavailable)
             for message in messages:
-                self._put_together([message])
+                if is_of_one and len(messages) > 1:
+                    self._put_together([message])
+                else:
+                    message.set_exception(error)
             return
-        if error is not None:
-            for message in messages:
-                message.set_exception(error)
-            return
-        sealed = writing.answer
-        assert sealed is not None, "it is sealed without an error"
         receipts = zip(sealed.group.envelope_ids, range(sealed.first, sealed.last + 1), sealed.hashes, strict=True)
         if not sealed.taken:
             for message in messages:

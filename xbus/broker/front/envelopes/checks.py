@@ -89,7 +89,7 @@ class Checks:
         self._configuration = configuration
         self._clock = clock
         self._limits = limits
-        self._catalog = configuration.catalog
+        self._catalog: Catalog | None = None
         self._passing_bytes = min(limits.item_bytes, limits.batch_bytes, limits.envelope_bytes)
         """An envelope of one event passes up to this size whatever it consists of."""
         self._allowed: dict[tuple[int, str], GroupType] = {}
@@ -248,6 +248,7 @@ class Checks:
         if self._configuration.catalog is not self._catalog:
             self._catalog = self._configuration.catalog
             self._allowed.clear()
+            self.throttle.follow(self._catalog)
         number = len(entries)
         try:
             columns: Any = [*zip(*entries, strict=True)]
@@ -292,7 +293,7 @@ class Checks:
         self.new_envelope(emitter_id)
         check_events(NO_ID, 1, self.limits(emitter_id))
         kind = GroupType(event_type.id, type_name, event_type.hashed_name, event_type.graph_id, event_type.compress)
-        if event_type.pause is None and self._catalog.emitters[emitter_id].pause is None:
+        if event_type.pause is None and self._configuration.catalog.emitters[emitter_id].pause is None:
             self._allowed[emitter_id, type_name] = kind
         return kind
 
@@ -466,9 +467,8 @@ class Throttle:
         self.configuration = configuration
         self._now = now
         self._usage: dict[int, _Usage] = {}
-        self._seen: Catalog | None = None
         self._limited: frozenset[int] = frozenset()
-        """The emitters that have limits by that catalog."""
+        """The emitters that have limits."""
 
     def limits(self, emitter_id: int) -> SendingLimits | None:
         """Give the limits of an emitter; None where it has none."""
@@ -484,12 +484,12 @@ class Throttle:
         for bucket, amount in self._buckets(emitter_id, items, data_bytes):
             bucket.take(amount)
 
+    def follow(self, catalog: Catalog) -> None:
+        """Take over from a new catalog which emitters have limits."""
+        self._limited = frozenset(each for each, emitter in catalog.emitters.items() if emitter.limits is not None)
+
     def charge_all(self, emitter_ids: Sequence[int], items: Sequence[int], data: Sequence[bytes]) -> None:
         """Let the items of envelopes of several emitters pass, all or none of them; see ``charge``."""
-        catalog = self.configuration.catalog
-        if catalog is not self._seen:
-            self._seen = catalog
-            self._limited = frozenset(each for each, emitter in catalog.emitters.items() if emitter.limits is not None)
         if self._limited.isdisjoint(emitter_ids):
             return
         charged = []

@@ -24,7 +24,7 @@ from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import StoredEnvelope, read_envelope
 from xbus.broker.journal.log.replies import read_cancelled
-from xbus.broker.journal.objects.stowing import Order
+from xbus.broker.journal.objects.stowing import NO_ORDER, Order
 from xbus.broker.journal.writes import GroupType, PutEnvelope, PutGroup, SealedGroup, SealReceipt, StartEnvelope
 from xbus.clock import Clock
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
@@ -325,7 +325,8 @@ class EnvelopeDirectory:
         writing: Promise[SealedGroup] = Promise()
         self._grouped.update(dict.fromkeys(group.envelope_ids, writing))
         writing.add_done_callback(functools.partial(self._answer_group, group))
-        self._journal.submit(group, writing, order=Order(group.emitter_ids[0]))
+        order = Order(group.emitter_ids[0]) if self._journal.keeps_objects else NO_ORDER
+        self._journal.submit(group, writing, order=order)
         return writing
 
     def _answer_group(self, group: PutGroup, writing: Promise[SealedGroup]) -> None:
