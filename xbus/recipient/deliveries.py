@@ -17,15 +17,7 @@ from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.recipient.base import Recipient, Worker, kind_of
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import STOPPED, AuthorThread, Calls, stopped
-from xbus.recipient.envelope import (
-    Batch,
-    Envelope,
-    Event,
-    Note,
-    Rows,
-    checked_notes,
-    packed_headers,
-)
+from xbus.recipient.envelope import Batch, Envelope, Event, Note, Rows, checked_notes, packed_headers
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.ways import Connections
@@ -50,7 +42,6 @@ class EnvelopeDelivery(Envelope):
 
     Args:
         envelope_id: the envelope's UUID as text.
-        note: as of ``Envelope``.
 
     Attributes:
         events: those that have begun, by id; without the only item of an envelope that came whole.
@@ -61,11 +52,8 @@ class EnvelopeDelivery(Envelope):
     _refusal: Refusal | None = None
     _error: CallError | None = None
 
-    def __init__(self, envelope_id: str, note: Note | None = None) -> None:
-        # As of ``Envelope``, whose method each envelope would call.
-        self.id = envelope_id
-        if note is not None:
-            self._note = note
+    def __init__(self, envelope_id: str) -> None:
+        super().__init__(envelope_id)
         self.events: dict[str, Event] = {}
 
     def add_event(self, event_id: str, type_name: str, headers: Mapping[Key, Value] | None = None) -> Event:
@@ -445,8 +433,8 @@ class WholeEnvelope(EnvelopeDelivery):
     """An envelope of a bundle: its state here, and its events with their items.
 
     Args:
-        envelope_id: as of ``EnvelopeDelivery``.
-        note: the same.
+        envelope_id: the envelope's UUID as text.
+        note: as of ``Envelope``.
         events: ``(event_id, type_name, batches)`` of each, or with its headers behind; all of it was checked.
         single: the event and the bytes of its item, where it is one event of one item.
 
@@ -538,9 +526,8 @@ def _read_whole(row: Rows) -> WholeEnvelope:
     if type(row) is not list or tuple(map(type, row)) not in _ENVELOPES:
         raise _wrong_form()
     envelope_id, rows, *note = row
-    if not all(type(event) is list and tuple(map(type, event)) in _EVENTS for event in rows):
-        raise _wrong_form()
-    if len({event[0] for event in rows}) < len(rows):
+    fit = [type(event) is list and tuple(map(type, event)) in _EVENTS for event in rows]
+    if not all(fit) or len({event[0] for event in rows}) < len(rows):
         raise _wrong_form()
     _check_headers(rows)
     events = [(event_id, name, [*map(Batch.of_wire, batches)], *headers) for event_id, name, batches, *headers in rows]
@@ -583,15 +570,13 @@ def take_all(
             else:
                 answer = whole.take(calls)
             if answer is not _TOO_LARGE:
-                if not commits:
-                    whole.is_prepared = True
-                else:
-                    if has_commit or whole.files or whole.is_stopped:
-                        calls.commit(whole)
-                    if takes_single_items and whole.single is not None:
-                        # As ``let_go``, whose call each envelope would pay for.
-                        whole.at = whole.rows = whole.single = None
-                        calls.steps += event.taken + event.reports
+                whole.is_prepared = not commits
+                if commits and (has_commit or whole.files or whole.is_stopped):
+                    calls.commit(whole)
+                if commits and takes_single_items and whole.single is not None:
+                    # As ``let_go``, whose call each envelope would pay for.
+                    whole.at = whole.rows = whole.single = None
+                    calls.steps += event.taken + event.reports
         except BaseException as error:
             answer = _answer_to(whole, error)
         answers.append(answer)
