@@ -45,9 +45,11 @@ class AuthorThread:
     Args:
         name: of the thread.
         turn: each outcome is told in a turn of it, so that the answer goes at the end of that.
+        brief_seconds: how long the loop waits.
     """
 
-    def __init__(self, name: str, turn: LoopTurn | None = None) -> None:
+    def __init__(self, name: str, turn: LoopTurn | None = None, *, brief_seconds: float = BRIEF_SECONDS) -> None:
+        self._brief_seconds = brief_seconds
         self._loop = asyncio.get_running_loop()
         self._turn = turn or LoopTurn()
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Promise[Any]] | None] = queue.SimpleQueue()
@@ -75,7 +77,7 @@ class AuthorThread:
         self._jobs.put((job, outcome))
         self._owed += 1
         if self._owed == 1 and not self._is_to_ring:
-            self._wait_ends = time.monotonic() + BRIEF_SECONDS
+            self._wait_ends = time.monotonic() + self._brief_seconds
             self._turn.at_end(self._look)
         return outcome
 
@@ -142,7 +144,7 @@ class AuthorThread:
                 except BaseException as error:  # as of sys.exit() in the author's code: an answer is owed all the same
                     outcome.error = Failed(f"the recipient's code raised {fault(error)}", code=CODE_FAILED)
                 self.steps += 1
-                if time.monotonic() - began > BRIEF_SECONDS:
+                if time.monotonic() - began > self._brief_seconds:
                     self._was_long = True
                 self._done.put(outcome)
                 if self._is_to_ring:
