@@ -229,7 +229,7 @@ class BundleParty:
                     keys.add(key)
                     going.append(index)
             taken += [part] if not staying else [part.chosen(going)] if going else []
-            left += [part] if not going else [part.chosen(staying).freed()] if staying else []
+            left += [part] if not going else [part.chosen(staying)] if staying else []
         self.parts = left
         return taken
 
@@ -334,11 +334,8 @@ class GroupCall:
         self.answers: dict[RecipientProxy, tuple[Value, CallError | None]] = {}
         if len(instances) > 1:
             self.busy_before = {each: each.busy_seconds for each in instances}
-        if len(parts) == 1:
-            (part,) = parts
-            self.positions, self.ids, self.items = part.positions, part.ids, part.items
-        else:
-            self.positions = positions_of(parts)
+        self.positions, self.ids, self.items = positions_of(parts), parts[0].ids, parts[0].items
+        if len(parts) > 1:
             self.ids = [each for part in parts for each in part.ids]
             self.items = sum([part.items for part in parts])
 
@@ -370,6 +367,8 @@ class GroupCall:
 
 def positions_of(parts: Sequence[Part]) -> Sequence[int]:
     """Give the positions of all envelopes of some parts, in their order."""
+    if len(parts) == 1:
+        return parts[0].positions
     first = following = parts[0].positions[0]
     for part in parts:
         start, last = part.positions[0], part.positions[-1]

@@ -163,7 +163,7 @@ class LogReader:
         """The events whose segments hold items that are corrected for all."""
         self._newest_correction = 0
         self.archived = ArchiveDemand()
-        self._end = NOTHING_SEEN
+        self._end: SeenEnd | Sealed = NOTHING_SEEN
         self.head = 0
         """The position of the last envelope that is known of."""
         self.has_corrections = False
@@ -197,11 +197,11 @@ class LogReader:
         """
         self._must_look = False
         seen = self._end
-        ends = await self.read(read_ends, seen.position)
+        ends = await self.read(read_ends, seen.last)
         # An envelope that was removed says nothing.
-        is_other = ends.seen_id is not None and seen.envelope_id is not None and ends.seen_id != seen.envelope_id
-        if ends.position < seen.position or is_other:
-            raise WentBack(0, seen.position, ends.position)
+        is_other = ends.seen_id is not None and seen.last_id is not None and ends.seen_id != seen.last_id
+        if ends.position < seen.last or is_other:
+            raise WentBack(0, seen.last, ends.position)
         if ends.correction > self._newest_correction:
             for number, event_id in await self.read(read_corrected_events, self._newest_correction):
                 self._corrected.add(event_id.bytes)
@@ -216,11 +216,11 @@ class LogReader:
         if SealedEnvelope in map(type, sealed) and any(type(it) is SealedEnvelope and it.is_repeat for it in sealed):
             self._must_look = True
         if not self._must_look:
-            self._grow(SeenEnd(sealed[-1].last, sealed[-1].last_id), sealed)
+            self._grow(sealed[-1], sealed)
 
-    def _grow(self, end: SeenEnd, sealed: Sequence[Sealed]) -> None:
-        if end.position > self.head:
-            self._end, self.head = end, end.position
+    def _grow(self, end: SeenEnd | Sealed, sealed: Sequence[Sealed]) -> None:
+        if end.last > self.head:
+            self._end, self.head = end, end.last
             self._journal.saw(end)
             for listener in self._listeners:
                 listener(sealed)

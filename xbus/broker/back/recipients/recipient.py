@@ -197,13 +197,13 @@ class EnvelopeCalls:
         now = self._now()
         if brings:
             self.open = {**dict.fromkeys(brings, Bringing(now, "take_event")), **self.open}
-        for bringing in map(self.open.get, ids):
-            if bringing is not None:
-                bringing.verb = verb
+        for each in ids:
+            if each in self.open:
+                self.open[each].verb = verb
         if not self._unanswered:
             self._busy_since = now
         self._unanswered += 1
-        return None if self._heartbeats is None else partial(self._heartbeats.renewed, {*ids, *brings})
+        return None if self._heartbeats is None else partial(self._heartbeats.renewed, (*ids, *brings))
 
     def _end_call(self, taker: Callable[..., object] | None, *answer: object) -> None:
         """Note the answer to a call, or its lack, and hand it on to whoever takes it."""

@@ -43,7 +43,7 @@ from xbus.broker.journal.database.engine import (
 )
 from xbus.broker.journal.database.postgres_session import PostgresSession, was_refused
 from xbus.broker.journal.database.promises import check_durable
-from xbus.broker.journal.writes import PutEnvelope, PutGroup, StartEvent, Write, write_size
+from xbus.broker.journal.writes import PutEnvelope, PutGroup, Sealed, StartEvent, Write, write_size
 from xbus.clock import SystemClock
 from xbus.errors import (
     EnvelopeIdTaken,
@@ -473,10 +473,13 @@ RIVALS: Mapping[str, Sequence[str]] = {"broker": ("back", "front"), "front": ("b
 
 
 class SeenEnd(NamedTuple):
-    """The envelope at the end of the log, as this process has seen it. Without an id nobody has read it."""
+    """The position and the id of the envelope at the end of the log, as this process has seen it.
 
-    position: int
-    envelope_id: UUID | None
+    Without an id nobody has read it.
+    """
+
+    last: int
+    last_id: UUID | None
 
 
 NOTHING_SEEN = SeenEnd(0, None)
@@ -486,7 +489,7 @@ class Seen:
     """The end of the log, as far as this process has seen it. Readers note it, and the fence asks for it."""
 
     def __init__(self) -> None:
-        self.end = NOTHING_SEEN
+        self.end: SeenEnd | Sealed = NOTHING_SEEN
 
 
 class Fence:
@@ -559,8 +562,8 @@ class Fence:
         self.number += 1
         end = self._seen.end
         values = {"committed": self.committed, "number": self.number, "data_bytes": data_bytes, **self._own}
-        if is_first and end.envelope_id is not None:
-            cursor = _STAMP_FIRST.execute(driver, {**values, "seen": end.position, "seen_id": end.envelope_id.hex})
+        if is_first and (last_id := end.last_id) is not None:
+            cursor = _STAMP_FIRST.execute(driver, {**values, "seen": end.last, "seen_id": last_id.hex})
         elif isinstance(driver, PostgresSession) and driver.is_own and not driver.begins:
             if _GUARD_NAME not in driver.prepared:
                 driver.cursor().execute(_PREPARE_GUARD)
@@ -625,7 +628,7 @@ class Fence:
 
     def _went_back(self, driver: Driver, number: int) -> WentBack:
         ((found,),) = _READ_HEAD.execute(driver, {}).fetchall()
-        return WentBack(self.committed - number, self._seen.end.position, found)
+        return WentBack(self.committed - number, self._seen.end.last, found)
 
 
 def _session_name(name: str) -> str:
