@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -157,28 +158,24 @@ class GroupDelivery:
             return None
         if sealed.first != lane.position + 1 or None in map(self._log.known_logins.get, group.emitter_ids):
             return None
-        if tracing.IN_BYTES in b" ".join(filter(None, map(_HEADERS, group.heads))):
+        if any(headers := [*map(_HEADERS, group.heads)]) and tracing.IN_BYTES in b" ".join(filter(None, headers)):
             return None
         types = frozenset(group.types)
         way = self._ways.get((lane, types)) or self._find_way(lane, types)
         if way is None or (way.others and False in [party.is_idle for party in way.others]):
             return None
+        whole = GroupPart(group, positions)
         shares: list[tuple[BundleParty, GroupPart]] = []
-        full: list[BundleParty] = []
         for graph_ids, parties in way.parties:
-            if graph_ids is None:
-                part = GroupPart(group, positions)
-            else:
-                part = GroupPart.of_graphs(group, positions, graph_ids)
-            for party in parties:
-                if party.parts and not party.has_room_for(part):
-                    full.append(party)
-                else:
-                    shares.append((party, part))
-        if full and (not shares or any(len(party.recipients) > 1 for party in full)):
-            return None
-        for party in full:
-            self._gathering.leave_behind(party.recipients[0])
+            part = whole if graph_ids is None else whole.of_graphs(graph_ids)
+            shares += zip(parties, repeat(part))
+        full = [party for party, part in shares if party.parts and not party.has_room_for(part)]
+        if full:
+            if len(full) == len(shares) or any(len(party.recipients) > 1 for party in full):
+                return None
+            for party in full:
+                self._gathering.leave_behind(party.recipients[0])
+            shares = [each for each in shares if each[0] not in full]
         return shares
 
     def _find_way(self, lane: Lane, types: frozenset[GroupType]) -> "_ReadyWay | None":
@@ -329,15 +326,18 @@ class GroupDelivery:
         Envelopes that others go before, or that not all get, wait no longer then, or go first.
         """
         positions = positions_of(party.parts)
+        first, last = positions[0], positions[-1]
         is_due, is_reserved = not self._log.has_corrections, True
         for role in party.roles:
             cursor = role.cursor
             # What comes behind an envelope of a key in hand is settled before it.
-            if cursor is None or cursor.position + cursor.above.bit_length() >= positions[0]:
+            if cursor is None or cursor.position + cursor.above.bit_length() >= first:
                 is_due = is_due and not role.settled_of(positions)
-            for each in party.parts if role.keys.held else ():
-                is_due = is_due and not role.keys.blocked(each.ordering_keys, each.positions)
-            is_reserved = is_reserved and positions[-1] <= role.reserved_to
+            if role.keys.held:
+                blocked = (role.keys.blocked(each.ordering_keys, each.positions) for each in party.parts)
+                is_due = is_due and not any(blocked)
+            if last > role.reserved_to:
+                is_reserved = False
         if not is_due:
             party.apart += self._outcomes.keep_due(party)
             if party.apart:
@@ -553,8 +553,8 @@ class GroupDelivery:
             if not each.went_well(call.ids, *said, stay_open=False):
                 self._note(call, self._outcomes.read(call))
                 return
-        party, is_awaited = call.party, False
-        self.envelopes += len(call.ids)
+        party, number, is_awaited = call.party, len(call.ids), False
+        self.envelopes += number
         for each, slots in call.slots.items():
             role = self._roles[each.role.id]
             self._outcomes.results.settled_group(role, each.role.login, call.positions, call.ids, call.items)
@@ -567,8 +567,8 @@ class GroupDelivery:
                 self._outcomes.release({each: slots})
             elif self._slots.free(each, slots):
                 is_awaited = True
-        party.size.learn(len(call.ids), self._clock.monotonic() - call.began, has_failed=False)
-        if len(call.instances) > 1:
+        party.size.learn(number, self._clock.monotonic() - call.began, has_failed=False)
+        if call.busy_before:
             self._gathering.note_run(call.busy_seconds())
         self._end(call)
         if is_awaited:

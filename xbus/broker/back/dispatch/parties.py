@@ -334,8 +334,11 @@ class GroupCall:
         self.answers: dict[RecipientProxy, tuple[Value, CallError | None]] = {}
         if len(instances) > 1:
             self.busy_before = {each: each.busy_seconds for each in instances}
-        self.positions, self.ids, self.items = positions_of(parts), parts[0].ids, parts[0].items
-        if len(parts) > 1:
+        if len(parts) == 1:
+            (part,) = parts
+            self.positions, self.ids, self.items = part.positions, part.ids, part.items
+        else:
+            self.positions = positions_of(parts)
             self.ids = [each for part in parts for each in part.ids]
             self.items = sum([part.items for part in parts])
 

@@ -24,11 +24,11 @@ _NAME, _HEADERS = attrgetter("name"), attrgetter("headers")
 
 T = TypeVar("T", bound=tuple[object, ...])
 
-WireBatches: TypeAlias = list[tuple[int, int, bytes, list[list[int]] | None]]
+WireBatches: TypeAlias = Sequence[tuple[int, int, bytes, list[list[int]] | None]]
 WireEvent: TypeAlias = tuple[str, str, WireBatches] | tuple[str, str, WireBatches, HeadersMap]
 WireNote: TypeAlias = tuple[str | None, str | None, str | None, int, float | None, int]
 """The fields of a ``DeliveryNote``."""
-BundleEntry: TypeAlias = tuple[str, list[WireEvent]] | tuple[str, list[WireEvent], WireNote]
+BundleEntry: TypeAlias = tuple[str, Sequence[WireEvent]] | tuple[str, Sequence[WireEvent], WireNote]
 
 
 class GroupPart(NamedTuple):
@@ -42,10 +42,9 @@ class GroupPart(NamedTuple):
     group: PutGroup
     positions: Sequence[int]
 
-    @classmethod
-    def of_graphs(cls, group: PutGroup, positions: Sequence[int], graph_ids: Collection[int]) -> "GroupPart":
-        """Give the part of the envelopes of a group that take any of some graphs."""
-        return cls(group, positions).chosen([at for at, each in enumerate(group.types) if each.graph_id in graph_ids])
+    def of_graphs(self, graph_ids: Collection[int]) -> "GroupPart":
+        """Give the part of the envelopes that take any of some graphs."""
+        return self.chosen([at for at, each in enumerate(self.group.types) if each.graph_id in graph_ids])
 
     @property
     def size(self) -> int:
@@ -114,10 +113,11 @@ class GroupPart(NamedTuple):
             columns = map(itemgetter(slice(start, stop)), columns)
         else:
             columns = [[*map(column.__getitem__, indexes)] for column in columns]
-        positions, emitter_ids, *others, data, heads, tags = columns
+        positions, emitter_ids, envelope_ids, event_ids, types, items, data, heads, tags = columns
         headers = filter(None, map(_HEADERS, [*heads, *tags]))
         size = sum(map(len, [*data, *headers]))
-        return GroupPart(PutGroup(emitter_ids, group.at, *others, data, heads, tags, size), positions)
+        found = PutGroup(emitter_ids, group.at, envelope_ids, event_ids, types, items, data, heads, tags, size)
+        return GroupPart(found, positions)
 
 
 class PagePart(NamedTuple):
@@ -291,17 +291,18 @@ def parts_on_wire(
         batches: Iterable[Any] = zip(zip(repeat(0), items, group.data, repeat(None)))
         if 0 in items:
             batches = [batch if number else () for number, batch in zip(items, batches, strict=True)]
-        event_ids, names = texts_of(group.event_ids), map(_NAME, group.types)
+        texts, names = texts_of([*group.event_ids, *group.envelope_ids]), map(_NAME, group.types)
+        event_ids, ids = texts[: len(items)], texts[len(items) :]
         if wants_headers and (any(headers) or tags.count(NO_TAGS) < len(tags)):
             events: Iterable[Any] = _with_headers(event_ids, names, batches, tags, headers)
         else:
             events = zip(zip(event_ids, names, batches, strict=True))
         if logins is None:
-            found += zip(texts_of(group.envelope_ids), events, strict=True)
+            found += zip(ids, events, strict=True)
         else:
             emitters, at = map(logins.__getitem__, group.emitter_ids), repeat(group.at.timestamp())
             notes = zip(emitters, keys, ordering_keys, part.positions, at, repeat(1))
-            found += zip(texts_of(group.envelope_ids), events, notes, strict=True)
+            found += zip(ids, events, notes, strict=True)
     return found
 
 

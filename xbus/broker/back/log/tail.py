@@ -175,6 +175,7 @@ class LogTail:
         self._events.clear()
         self._bytes = 0
         self._first = self._readable_from = first
+        self._indexed_to = first - 1
 
     def _drop_first(self) -> None:
         first = self._sealed[self._first]
