@@ -156,7 +156,8 @@ class DeliveryLedger:
 
     def settle(self, role_id: int, *positions: int) -> None:
         """Note that a role needs nothing more of envelopes at some positions, which grow, in their turn."""
-        self.settle_all(self._roles[role_id], positions)
+        if positions:
+            self.settle_all(self._roles[role_id], positions)
 
     def settle_all(self, role: ConsumerRole, positions: Sequence[int]) -> None:
         """Note that a role needs nothing more of some envelopes in their turn.

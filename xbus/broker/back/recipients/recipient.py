@@ -148,7 +148,7 @@ class EnvelopeCalls:
 
     def ended_all(self, ids: Iterable[bytes]) -> None:
         """Note that the recipient has envelopes open no more."""
-        # No code of Python runs for each.
+        # They come by the hundred: no code of Python runs for each.
         [*map(self.open.pop, ids, repeat(None))]
 
     def ended(self, envelope_id: UUID) -> None:
