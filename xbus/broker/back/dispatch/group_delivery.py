@@ -179,7 +179,7 @@ class GroupDelivery:
         return shares
 
     def _find_way(self, lane: Lane, types: frozenset[GroupType]) -> "_ReadyWay | None":
-        """Find the consumers that envelopes of some types lead to, unless some of them need a run or a look each."""
+        """Find which consumers get groups of some types; None where one needs a run, or its state a look each time."""
         leading: dict[BundleParty, set[int]] = {}
         for each in types:
             graph = self._log.known_graphs.get(each.graph_id)

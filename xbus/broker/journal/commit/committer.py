@@ -473,10 +473,7 @@ RIVALS: Mapping[str, Sequence[str]] = {"broker": ("back", "front"), "front": ("b
 
 
 class SeenEnd(NamedTuple):
-    """The position and the id of the envelope at the end of the log, as this process has seen it.
-
-    Without an id nobody has read it.
-    """
+    """The envelope at the end of the log, as this process has seen it. Without an id nobody has read it."""
 
     last: int
     last_id: UUID | None
