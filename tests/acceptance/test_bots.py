@@ -1,6 +1,7 @@
 """Bots with the real broker and real runners: what they put, what ends them, and what operators do."""
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -95,6 +96,11 @@ def refuses(batch, out):
     if not Path("may_go_on").exists():
         raise ValueError("not yet")
     out.put("refunds", [len(batch.items)])
+
+
+def waits(batch, out):
+    while not Path("may_go_on").exists():
+        time.sleep(0.05)
 
 
 def tells_environment(batch, out):
@@ -310,6 +316,28 @@ def test_a_run_ends_though_a_child_keeps_its_pipes(world: Callable[[str], World]
     wait_until(lambda: found.ended(2), "both have ended", 60)
     assert [run.code for run in found.runs()] == [None, "run_crashed"]
     assert found.values("reports") == [1, 2, 3]
+
+
+def test_a_runner_that_is_told_to_stop_takes_no_run_while_it_ends_another_one(world: Callable[[str], World]) -> None:
+    """It may be at work for long, and calls of its other places still wait at the back."""
+    found = world(
+        bot("waits", call="reports_of_test:waits")
+        + bot("report", call="reports_of_test:nightly", settings={"shop": "north"})
+    )
+    leaving = found.runner()
+    xbus(found.daemon, "bot", "fire", "waits", "--reason", "to see")
+    found.takes_a_run([leaving])
+    leaving.signal(signal.SIGTERM)
+    wait_until(lambda: "told to stop" in leaving.text, "it is told to stop", 30)
+    other = found.runner()
+    xbus(found.daemon, "bot", "fire", "report", "--reason", "to see")
+    wait_until(lambda: found.runs()[1].state == "done", "the other runner does it", 60)
+    assert found.runs()[1].attempts == 1
+    assert found.runs()[0].state == "running"
+    (found.folder / "may_go_on").touch()
+    assert leaving.stop() == 0
+    assert [(run.state, run.attempts) for run in found.runs()] == [("done", 1), ("done", 1)]
+    assert other.stop() == 0
 
 
 def test_a_run_has_the_listed_variables_only(world: Callable[[str], World]) -> None:

@@ -1,13 +1,16 @@
 """Exit codes of all programs: 1 where a person must mend something, 2 for the command line, 3 for what may pass."""
 
+import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from tests.support.daemon import write_config
+from tests.support.gateway import serving_http
 from tests.support.postgres import Server
-from tests.support.processes import run, script
+from tests.support.processes import Process, run, script
 
 AWAY = "postgresql://xbus:none@127.0.0.1:1/xbus"
 """A database at a port where nothing listens."""
@@ -21,6 +24,13 @@ PROGRAMS: dict[str, list[str]] = {
 """Each program with its database, and the words by which it asks this at once."""
 
 BACK = "tcp://127.0.0.1:1"
+
+WAITING: dict[str, list[str]] = {
+    "start_xbushttp": [],
+    "xbus bot run": ["--allow", "bots", "--login", "runner_1"],
+    "xbus-spark-worker": ["--login", "worker_1", "--sql", "query.sql", "--schema", "id INT"],
+}
+"""Each program that asks no database at its start and waits for a broker that is away, with its words."""
 
 STARTS = {
     "raise ConnectionError('away')": 3,
@@ -54,25 +64,43 @@ STARTS = {
 """What ``on_start`` of a recipient does, and the exit code of its program."""
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+def started(program: str) -> list[str]:
+    name, *commands = program.split()
+    return [script(name), *commands, *PROGRAMS.get(program, WAITING.get(program, []))]
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, *WAITING])
 def test_programs_tell_what_may_pass_from_what_a_person_must_mend(program: str, tmp_path: Path) -> None:
-    words = PROGRAMS[program]
-    configured = tmp_path / "config.ini"
-    configured.write_text(f"[database]\nsqlalchemy.dburi = {AWAY}\n")
-    wrong = tmp_path / "wrong.ini"
-    wrong.write_text("[database]\nsqlalchemy.dburi = no database\n")
-    codes = {
-        "the command line is wrong": run(script(program), *words, "--no-such-option").returncode,
-        "the file is missing": run(script(program), *words, "-c", tmp_path / "none.ini").returncode,
-        "the configuration is wrong": run(script(program), *words, "-c", wrong).returncode,
-        "the database is away": run(script(program), *words, "-c", configured).returncode,
-    }
-    assert codes == {
-        "the command line is wrong": 2,
-        "the file is missing": 1,
-        "the configuration is wrong": 1,
-        "the database is away": 3,
-    }
+    (tmp_path / "query.sql").write_text("SELECT * FROM items")
+    (tmp_path / "wrong.ini").write_text("[database]\nsqlalchemy.dburi = no database\n")
+    (tmp_path / "config.ini").write_text(f"[database]\nsqlalchemy.dburi = {AWAY}\n")
+
+    def code(*words: str) -> int:
+        return run(*started(program), *words, cwd=tmp_path, env={"XBUS_PASSWORD": "p"}).returncode
+
+    assert code("--no-such-option") == 2, "the command line is wrong"
+    assert code("-c", "none.ini") == 1, "the file is missing"
+    assert code("-c", "wrong.ini") == 1, "the configuration is wrong"
+    if program in PROGRAMS:
+        assert code("-c", "config.ini") == 3, "the database is away"
+
+
+def test_a_gateway_and_a_runner_wait_for_a_broker_until_they_are_told_to_stop(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        back = f"tcp://127.0.0.1:{broker.getsockname()[1]}"
+        http = {"listen": "127.0.0.1:0", "front": BACK, "back": back}
+        config = write_config(tmp_path / "config.ini", AWAY, {"http": http})
+        output, password = tmp_path / "runner.log", {"XBUS_PASSWORD": "p"}
+        words = ["--back", back, "--front", BACK]
+        runner = Process(*started("xbus bot run"), *words, "-c", config, output=output, env=password)
+        try:
+            broker.accept()[0].close()
+            with serving_http(config):
+                pass
+            assert runner.runs
+            assert runner.stop() == 0, runner.text
+        finally:
+            runner.kill()
 
 
 def test_a_broker_that_is_away_may_come_back(tmp_path: Path) -> None:

@@ -302,6 +302,25 @@ async def test_a_bot_goes_on_though_the_wall_clock_is_set_back(journal: Journal,
     assert [run.bot_id for run in await journal.read(runs)] == [1, 1]
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_clock_that_was_ahead_for_a_while_silences_no_bot(
+    journal: Journal, clock: MovingClock, restarted: bool
+) -> None:
+    broker = await broker_with(journal, clock, bot(missed='"skip"'))
+    await broker.look()
+    clock.at += timedelta(days=365)
+    await broker.firing.fire_due()
+    clock.set_back(timedelta(days=365))
+    fired = len(await journal.read(runs))
+    for _ in range(2):
+        clock.at += timedelta(hours=1)
+        await (broker.look() if restarted else broker.firing.fire_due())
+        # Another look at the same moment fires nothing twice.
+        await broker.look()
+    slots = [run.slot for run in (await journal.read(runs))[fired:]]
+    assert slots == [NOW + timedelta(hours=1), NOW + timedelta(hours=2)]
+
+
 async def test_so_many_runs_are_under_way_as_the_bot_has_instances(journal: Journal, clock: MovingClock) -> None:
     broker = await broker_with(journal, clock, bot(missed='"all"', instances=2))
     clock.at += timedelta(hours=3)

@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, cast
 from uuid import uuid4
 
@@ -29,6 +30,9 @@ from xbus.rpc.bell import Bell
 from xbus.states import EnvelopeState
 
 QUICK, NEVER = 0.01, 3600.0
+
+TAKEN_OVER_SECONDS = 2.0
+"""Seconds within which a broker without work ends once another one has taken over."""
 
 
 def leave_mark(connection: sa.Connection) -> None:
@@ -102,6 +106,54 @@ async def test_an_idle_broker_ends_by_itself_once_another_has_taken_over(store_u
         async with Journal(create_engine(store_url), "broker"):
             with pytest.raises(TakenOver):
                 await journal.ended()
+
+
+class TimedCalls(SimpleQueue[Any]):
+    """The calls for a writer, in a time that goes no further than it may."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._now = self._end = 0.0
+        self.waits_longer = threading.Event()
+
+    def put(self, item: Any, *rest: Any) -> None:
+        with self._changed:
+            super().put(item)
+            self._changed.notify()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Wait for a call; without one it is the end of the time-out at once, if time may go on so far."""
+        with self._changed:
+            until = self._now + (timeout or 0.0)
+            while not self.qsize() and until > self._end:
+                self.waits_longer.set()
+                self._changed.wait()
+            self._now = max(self._now, until) if not self.qsize() else self._now
+            return super().get(block=False)
+
+    def let_go_on(self, seconds: float) -> None:
+        with self._changed:
+            self._end = self._now + seconds
+            self.waits_longer.clear()
+            self._changed.notify()
+
+
+async def test_an_idle_broker_ends_within_two_seconds_at_the_pace_that_brokers_have(store_url: str) -> None:
+    """The end takes as long as the machine needs for a look or two; the waits between them are counted."""
+    journal, calls = Journal(create_engine(store_url), "broker"), TimedCalls()
+    journal._writer._calls = calls
+    async with journal, Journal(create_engine(store_url), "broker"):
+        calls.let_go_on(TAKEN_OVER_SECONDS)
+        ended = asyncio.ensure_future(journal.ended())
+        waiting = asyncio.ensure_future(asyncio.to_thread(calls.waits_longer.wait))
+        await asyncio.wait([ended, waiting], return_when=asyncio.FIRST_COMPLETED)
+        has_ended = ended.done()
+        calls.let_go_on(NEVER)
+        with pytest.raises(TakenOver):
+            await ended
+        calls.waits_longer.set()
+        await waiting
+    assert has_ended
 
 
 async def test_an_idle_broker_looks_without_writing(shared_url: str) -> None:
@@ -239,13 +291,13 @@ def swap_envelope(url: str) -> None:
         connection.execute(sa.insert(model.envelope).values(row | {"id": uuid4()}))
 
 
-@pytest.mark.parametrize("seen", [SeenEnd(2, uuid4()), SeenEnd(1, uuid4())])
+@pytest.mark.parametrize("seen", [SeenEnd(2, uuid4().bytes), SeenEnd(1, uuid4().bytes)])
 async def test_the_first_write_of_a_connection_compares_the_end_of_the_log(shared_url: str, seen: SeenEnd) -> None:
     """A back may have lost nothing of its own, and moves its cursors behind what was sealed anew."""
     async with Journal(create_engine(shared_url), "back", look_seconds=NEVER) as journal:
         await (await Scribe.of(journal)).put([b"x"])
         journal.saw(seen)
-        journal._writer.run(lambda _: journal._writer._committer._disconnect())
+        journal._writer.run(lambda _: journal._writer._committer.close())
         with pytest.raises((JournalUnavailable, Fenced)):
             await journal.run(leave_mark)
         with pytest.raises(WentBack):
@@ -259,7 +311,7 @@ async def test_a_commit_that_was_looked_for_does_not_spare_its_new_connection_th
     async with Journal(engine, "back", look_seconds=NEVER) as journal:
         scribe = await Scribe.of(journal)
         await scribe.put([b"x"])
-        journal.saw(SeenEnd(2, uuid4()))
+        journal.saw(SeenEnd(2, uuid4().bytes))
         with Faults(engine).after_commit():
             await scribe.start_envelope()[1]
         with pytest.raises((JournalUnavailable, Fenced)):

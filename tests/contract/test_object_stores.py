@@ -12,13 +12,14 @@ import sqlalchemy as sa
 from pyarrow import fs
 
 from tests.contract.test_put import whole
+from tests.support.clock import StandingClock
 from tests.support.damage import examined
 from tests.support.disks import MEBIBYTE, small_disk
 from tests.support.journal import Scribe, looking
 from tests.support.s3 import address, s3_bucket
 from tests.torture.proxy import Proxy
 from xbus import model
-from xbus.broker.housekeeping.objects import ObjectRemover
+from xbus.broker.housekeeping.objects import LOOK_SECONDS, ObjectRemover
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.fsck.faults import FaultCode
 from xbus.broker.journal.journal import Journal
@@ -27,7 +28,6 @@ from xbus.broker.journal.objects import claiming
 from xbus.broker.journal.objects.removal import doom
 from xbus.broker.journal.objects.stores import MARK, MISSING, UNAVAILABLE
 from xbus.broker.journal.objects.stowing import ObjectPlace
-from xbus.clock import SystemClock
 from xbus.errors import ConfigurationError, JournalError, JournalUnavailable, XbusError
 from xbus.rpc.codec import pack_items
 from xbus.supervision.health import Health
@@ -100,15 +100,17 @@ async def test_objects_lie_in_s3(file_url: str, s3: str) -> None:
     async with journal_at(file_url, s3) as journal:
         digest = await put_large(journal)
         assert examined(file_url) == []
-        remover = ObjectRemover(journal, SystemClock(), Health("broker", SystemClock()))
-        await remover.sweep()
+        clock = StandingClock()
+        remover = ObjectRemover(journal, clock, Health("broker", clock))
+        clock.go_on(LOOK_SECONDS)
+        await remover.look()
         await journal.run(doom, [(1, digest)])
-        await remover.remove()
+        await remover.look()
         # It is used, and so spared.
         assert await put_large(journal) == digest
         await journal.run(lambda connection: connection.execute(sa.delete(model.segment)))
         await journal.run(doom, [(1, digest)])
-        await remover.remove()
+        await remover.look()
     async with journal_at(file_url, s3):
         pass
     assert "another journal" in (await refused_copy(file_url, s3)).cause

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
@@ -18,7 +19,8 @@ from tests.support.damage import examined
 from tests.support.faults import Faults
 from tests.support.journal import NOW, Scribe
 from xbus import model
-from xbus.broker.housekeeping.objects import SWEEP_AGAIN_SECONDS, SWEEP_SECONDS, ObjectRemover
+from xbus.broker.housekeeping import objects
+from xbus.broker.housekeeping.objects import LOOK_SECONDS, SWEEP_AGAIN_SECONDS, SWEEP_SECONDS, ObjectRemover
 from xbus.broker.journal.archive.segments import read_rows
 from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.database.compression import DAMAGED
@@ -30,13 +32,13 @@ from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices import Place, SliceBounds, read_slice, whole_ring
 from xbus.broker.journal.objects.folder import FolderStore
+from xbus.broker.journal.objects.opening import open_store
 from xbus.broker.journal.objects.removal import FORGET_SECONDS, doom, read_doomed
-from xbus.broker.journal.objects.stores import MARK, MISSING, UNAVAILABLE
+from xbus.broker.journal.objects.stores import MARK, MISSING, UNAVAILABLE, ObjectStore
 from xbus.broker.journal.objects.stowing import ObjectPlace, Order
 from xbus.broker.journal.retention.needed import Candidate
 from xbus.broker.journal.retention.pruning import remove_segments
 from xbus.broker.journal.writes import Append, EndEvent, Seal, SealReceipt
-from xbus.clock import SystemClock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items
 from xbus.supervision.health import Health
@@ -234,17 +236,17 @@ async def test_retention_removes_what_nothing_refers_to(
     twice, again, other = whole(scribe, LARGE), whole(scribe, LARGE), whole(scribe, LARGE * 2)
     receipts = [await journal.write(put) for put in (twice, again, other)]
     await prune(journal, receipts[0])
-    await remover.remove()
+    await remover.look()
     assert len(files(folder)) == 2
     await prune(journal, receipts[1], receipts[2])
     # Whoever sends the same meanwhile can't rely on what is about to go.
     late = whole(scribe, LARGE)
     await journal.write(late)
-    await remover.remove()
+    await remover.look()
     assert files(folder) == []
     assert await journal.read(read_segments, late.events[0].event_id, 0, 10**6) == [Segment(0, 2, DATA)]
     clock.go_on(FORGET_SECONDS + 1)
-    await remover.remove()
+    await remover.look()
     await journal.write(whole(scribe, LARGE))
     assert len(files(folder)) == 1
 
@@ -258,7 +260,7 @@ async def test_a_part_of_a_large_envelope_is_removed_at_a_time(
     left = []
     for _ in range(3):
         await journal.run(lambda connection: remove_segments(connection, "broker", [found], 1))
-        await remover.remove()
+        await remover.look()
         left.append(len(files(folder)))
     assert sorted(left, reverse=True) == left
     assert left[-1] == 0
@@ -273,8 +275,8 @@ async def test_what_a_crash_left_is_swept(journal: Journal, scribe: Scribe, fold
     os.utime(part, (0, 0))
     await journal.write(whole(scribe, LARGE))
     remover = ObjectRemover(journal, clock, Health("broker", clock))
-    await remover.sweep()
-    await remover.remove()
+    clock.go_on(LOOK_SECONDS)
+    await remover.look()
     assert [path.read_bytes() for path in files(folder)] == [DATA]
     assert not part.exists()
 
@@ -312,12 +314,35 @@ async def test_an_object_that_cannot_be_removed_keeps_no_sweep_away(
     assert left in await journal.read(read_doomed, 1, 10)
 
 
-async def test_a_fresh_object_may_belong_to_a_commit_under_way(journal: Journal, scribe: Scribe, folder: Path) -> None:
+async def test_a_fresh_object_may_belong_to_a_commit_under_way(
+    journal: Journal, folder: Path, clock: StandingClock
+) -> None:
     FolderStore(folder).put(hashlib.sha256(b"under way").digest(), b"under way")
-    remover = ObjectRemover(journal, SystemClock(), Health("broker", SystemClock()))
-    await remover.sweep()
-    await remover.remove()
+    remover = ObjectRemover(journal, clock, Health("broker", clock))
+    clock.go_on((datetime.now(UTC) - clock.now()).total_seconds())
+    await remover.look()
     assert len(files(folder)) == 1
+
+
+async def test_a_store_that_is_away_keeps_nothing_in_others(
+    journal: Journal, folder: Path, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = {"id": 0, "place": "s3://away/objects", "mark": uuid4(), "marked_at": NOW}
+    await journal.run(lambda connection: connection.execute(sa.insert(model.object_store).values(away)))
+
+    def open_or_fail(place: str) -> ObjectStore:
+        if place == away["place"]:
+            raise JournalUnavailable("the object store does not answer", code=UNAVAILABLE)
+        return open_store(place)
+
+    monkeypatch.setattr(objects, "open_store", open_or_fail)
+    health = Health("broker", clock)
+    remover = ObjectRemover(journal, clock, health)
+    clock.go_on((datetime.now(UTC) + timedelta(days=2) - clock.now()).total_seconds())
+    FolderStore(folder).put(hashlib.sha256(b"left").digest(), b"left")
+    await remover.look()
+    assert files(folder) == []
+    assert [problem.code for problem in health.problems] == [UNAVAILABLE]
 
 
 async def test_a_copy_of_the_journal_removes_nothing(
@@ -327,5 +352,5 @@ async def test_a_copy_of_the_journal_removes_nothing(
     await prune(journal, receipt)
     mark = folder / MARK
     mark.write_bytes(mark.read_bytes().replace(b"xbus", b"original"))
-    await ObjectRemover(journal, clock, Health("broker", clock)).remove()
+    await ObjectRemover(journal, clock, Health("broker", clock)).look()
     assert len(files(folder)) == 1

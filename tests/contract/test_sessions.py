@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from tests.support import postgres
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
+from xbus.admin.commands.doctor import look_at_database
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.engine import create_engine
@@ -23,6 +24,7 @@ from xbus.broker.journal.database.postgres_session import ENDING_CODES
 from xbus.broker.journal.database.promises import check_durable, check_promises, has_asynchronous_standby
 from xbus.broker.journal.database.raw_reader import Query, fetching
 from xbus.broker.journal.journal import Journal
+from xbus.clock import SystemClock
 from xbus.errors import ConfigurationError, JournalUnavailable
 
 CHANGE = sa.text("UPDATE head SET position = position")
@@ -134,8 +136,15 @@ def pair() -> Iterator[Pair]:
 
 def test_a_standby_that_no_commit_waits_for_is_found(pair: Pair) -> None:
     url = pair.first.url
+    schema.upgrade(url)
+
+    def told() -> dict[str, bool]:
+        """What the doctor says of the database, and whether it is a problem."""
+        return {finding.code: finding.is_problem for finding in look_at_database(url, SystemClock())}
+
     with reading(url) as connection:
         assert has_asynchronous_standby(connection)
+    assert told()["standby_not_synchronous"] is False
     with closing(psycopg2.connect(url)) as driver:
         driver.autocommit = True
         driver.cursor().execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
@@ -146,6 +155,7 @@ def test_a_standby_that_no_commit_waits_for_is_found(pair: Pair) -> None:
             return not has_asynchronous_standby(connection)
 
     wait_until(is_safe, "the server waits for its standby")
+    assert "standby_not_synchronous" not in told()
 
 
 async def test_a_journal_of_two_servers_follows_the_one_that_leads(

@@ -2,13 +2,14 @@
 answer in time, health tells of it, and all goes on by itself afterwards."""
 
 import asyncio
+import json
 import resource
 import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import psycopg2
 import pytest
@@ -16,13 +17,17 @@ import pytest
 from tests.conftest import StartDaemon
 from tests.support import postgres
 from tests.support.bus import add_bus
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, write_config
 from tests.support.disks import MEBIBYTE, on_small_disk
 from tests.support.outages import riding
+from tests.support.processes import run, script
 from tests.support.waiting import DEADLINE_SECONDS
 
 DISK_BYTES = 24 * MEBIBYTE
 OPTIONS = {"journal": {"answer_timeout": 2}}
+
+WRITING = "-c default_transaction_read_only=off"
+"""Options of sessions that write though the server has them read only."""
 
 
 @pytest.fixture
@@ -83,6 +88,10 @@ async def test_postgresql_read_only(cluster: postgres.Cluster, daemon: Daemon) -
         try:
             await rider.refused()
             await rider.healthy(False)
+            # Sessions of the doctor write, so all that it can tell is what the broker says of its own.
+            told = await asyncio.to_thread(examined, daemon, WRITING)
+            assert told["journal_unavailable"] == "broker"
+            assert "database" not in told.values()
         finally:
             with administering(cluster) as cursor:
                 cursor.execute("ALTER SYSTEM RESET default_transaction_read_only")
@@ -127,10 +136,25 @@ async def test_sqlite_locked(sqlite_daemon: Daemon, sqlite_url: str) -> None:
 
 @contextmanager
 def administering(cluster: postgres.Cluster) -> Iterator["psycopg2.extensions.cursor"]:
-    with closing(psycopg2.connect(cluster.url, options="-c default_transaction_read_only=off")) as connection:
+    with closing(psycopg2.connect(cluster.url, options=WRITING)) as connection:
         connection.autocommit = True
         with connection.cursor() as cursor:
             yield cursor
+
+
+def examined(daemon: Daemon, session: str) -> dict[str, str]:
+    """The problems that ``xbus doctor`` tells, each with the part of the installation that has it.
+
+    Args:
+        session: options of its own sessions of the database.
+    """
+    ports = {f"{side}socket": address for side, address in (("front", daemon.front), ("back", daemon.back))}
+    url = f"{daemon.url}?options={quote(session)}"
+    config = write_config(daemon.config.with_name("doctor.ini"), url, {"zmq": ports})
+    config.chmod(0o600)
+    told = run(script("xbus"), "doctor", "-c", config, "-o", "json").stdout.splitlines()
+    findings = [json.loads(line) for line in told]
+    return {finding["code"]: finding["part"] for finding in findings if finding["severity"] == "problem"}
 
 
 @contextmanager

@@ -63,9 +63,10 @@ class BackCalls:
         return _END.read(answer)["accepted"]
 
     async def log_out(self) -> None:
-        """End the session, if there is one and the back answers."""
-        if self._token:
-            await asyncio.wait([self._client.call("xbus.logout", self._token, timeout=2.0)])
+        """End the session, if there is one and the back answers; a later call logs in anew."""
+        token, self._token = self._token, ""
+        if token:
+            await asyncio.wait([self._client.call("xbus.logout", token, timeout=2.0)])
 
     def close(self) -> None:
         """Close the connection."""
@@ -86,7 +87,7 @@ class BackCalls:
     async def _new_token(self, instead_of: str) -> str:
         async with self._logging_in:
             # Several calls may have found out at once that the session is over.
-            if self._token == instead_of:
+            if self._token in ("", instead_of):
                 called = self._client.call("xbus.login", self._login, self._password, timeout=ANSWER_SECONDS)
                 self._token = _LOGIN.read(await called)["token"]
             return self._token

@@ -82,17 +82,24 @@ class Child:
     Args:
         process: its own group, so that it goes with all that it has started.
         outcomes: its answers.
+        pipe: brings them.
         printed: what it prints.
     """
 
-    def __init__(self, process: Process, outcomes: asyncio.StreamReader, printed: Printed) -> None:
+    def __init__(
+        self, process: Process, outcomes: asyncio.StreamReader, pipe: asyncio.ReadTransport, printed: Printed
+    ) -> None:
         self._process = process
         self._outcomes = outcomes
+        self._pipe = pipe
         self._printed = printed
 
     @classmethod
-    async def start(cls, environment: Mapping[str, str]) -> "Child":
+    async def start(cls, environment: Mapping[str, str], module: str = CHILD) -> "Child":
         """Start a process with these variables, and no others.
+
+        Args:
+            module: what it runs.
 
         Raises:
             OSError: the system starts none now.
@@ -101,7 +108,7 @@ class Child:
         printed, printed_end = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", CHILD, str(outcomes_end)),
+                *(sys.executable, "-m", module, str(outcomes_end)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=printed_end,
                 stderr=printed_end,
@@ -118,8 +125,9 @@ class Child:
             os.close(printed_end)
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(outcomes, "rb"))
-        return cls(process, reader, Printed(printed, MOST_PRINTED_BYTES))
+        source = os.fdopen(outcomes, "rb")
+        pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+        return cls(process, reader, pipe, Printed(printed, MOST_PRINTED_BYTES))
 
     @property
     def is_alive(self) -> bool:
@@ -170,7 +178,8 @@ class Child:
         await self._process.wait()
 
     def close(self) -> None:
-        """Close the pipes of one that has ended."""
+        """Close the pipes of one that has ended: another process may keep their other ends."""
+        self._pipe.close()
         self._printed.close()
 
 

@@ -98,8 +98,11 @@ class BotRunner:
         """Take nothing new, and end what does not end in time."""
         renewing, *places = helpers
         running = [*self._running.values()]
+        log.info("told to stop", extra={"action": "told_to_stop", "runs": len(running)})
         for place in places:
             place.cancel()
+        # Their calls still wait at the back, which would give them runs that nobody carries out.
+        await self._back.log_out()
         if running:
             await asyncio.wait(running, timeout=self._options.stop_seconds)
         for run in running:

@@ -71,11 +71,13 @@ class SessionLifetimes:
 class _Session:
     owner_id: int
     expires_at: datetime
+    """Not before; calls of its owner since then make it later."""
     ends_at: datetime | None
     is_of_run: bool = False
-    renewed: bool = False
     heard_at: datetime | None = None
     """When its owner called last, since the process began."""
+    saved_at: datetime | None = None
+    """The last of these calls that the journal knows of."""
 
 
 class Sessions:
@@ -108,7 +110,6 @@ class Sessions:
         self._clock = clock
         self._ids = ids
         self._lifetimes = lifetimes
-        self._unused = span(lifetimes.unused_seconds)
         self._in_use = in_use
         self._catch_up = catch_up
         self._sessions: dict[bytes, _Session] = {}
@@ -123,7 +124,8 @@ class Sessions:
         for stored in await self._journal.read(read_sessions, of_roles=self._kind == "role"):
             # One of before its begin was kept begins now.
             ends_at = self._lifetimes.last_moment(stored.started_at or self._clock.now())
-            self._sessions[stored.token_hash] = _Session(stored.owner_id, stored.expires_at, ends_at, stored.is_of_run)
+            expires_at = stored.expires_at if ends_at is None else min(stored.expires_at, ends_at)
+            self._sessions[stored.token_hash] = _Session(stored.owner_id, expires_at, ends_at, stored.is_of_run)
         await self._api_tokens.read()
 
     def login(self, login: str, password: str, seconds: float = LOGIN_SECONDS) -> Coroutine[object, object, str]:
@@ -193,18 +195,13 @@ class Sessions:
         # As of ``token_hash``, which would be one more call of a Python function for each message.
         key = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         session = self._sessions.get(key)
-        if session is None and (owner_id := self._api_tokens.owner(key)) is not None:
-            return owner_id
         now = self._clock.now()
-        if session is None or (
-            (session.ends_at is not None or session.expires_at <= now) and self._is_over(session, now)
-        ):
-            raise Refused("the session is unknown or has expired", "log in again", code="session_unknown")
-        if session.ends_at is None:
-            session.expires_at = now + self._unused
-        else:
+        if session is None or session.expires_at <= now:
+            if session is None and (owner_id := self._api_tokens.owner(key)) is not None:
+                return owner_id
+            if session is None or self._is_over(session, now):
+                raise Refused("the session is unknown or has expired", "log in again", code="session_unknown")
             session.expires_at = self._lifetimes.next_end(now, session.ends_at)
-        session.renewed = True
         session.heard_at = now
         return session.owner_id
 
@@ -225,7 +222,13 @@ class Sessions:
     def _is_over(self, session: _Session, now: datetime) -> bool:
         if session.ends_at is not None and session.ends_at <= now:
             return True
-        return session.expires_at <= now and not self._in_use(session.owner_id)
+        return self._expiry(session) <= now and not self._in_use(session.owner_id)
+
+    def _expiry(self, session: _Session) -> datetime:
+        """Compute when a session expires, by its last use."""
+        if session.heard_at is None:
+            return session.expires_at
+        return self._lifetimes.next_end(session.heard_at, session.ends_at)
 
     async def logout(self, token: str) -> int:
         """End a session, durably.
@@ -337,18 +340,17 @@ class Sessions:
 
     async def _save(self) -> None:
         now = self._clock.now()
-        renewed = [(key, session) for key, session in self._sessions.items() if session.renewed]
+        renewed = [
+            (session, session.heard_at, (key, self._expiry(session)))
+            for key, session in self._sessions.items()
+            if session.heard_at is not session.saved_at
+        ]
         expired = [key for key, session in self._sessions.items() if self._is_over(session, now)]
         if renewed:
             # 1. The write is made. 2. A call renews a session. 3. The write is answered: that renewal is not written.
-            for _, session in renewed:
-                session.renewed = False
-            try:
-                await self._journal.write(RenewSessions([(key, session.expires_at) for key, session in renewed]))
-            except BaseException:
-                for _, session in renewed:
-                    session.renewed = True
-                raise
+            await self._journal.write(RenewSessions([expiry for _, _, expiry in renewed]))
+            for session, heard_at, _ in renewed:
+                session.saved_at = heard_at
         for key in expired:
             self._sessions.pop(key, None)
         self._ended += expired

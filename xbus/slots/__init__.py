@@ -6,7 +6,7 @@ due when the clock has jumped, and one at a time that comes twice is due the fir
 it is due whenever its fields match. The library cronsim computes them.
 """
 
-from xbus.slots.missed import LATE, Due, Missed, due_slots
+from xbus.slots.missed import LATE, Due, Missed, decided_until, due_slots
 from xbus.slots.schedule import Schedule
 
-__all__ = ["LATE", "Due", "Missed", "Schedule", "due_slots"]
+__all__ = ["LATE", "Due", "Missed", "Schedule", "decided_until", "due_slots"]

@@ -34,6 +34,18 @@ class Due(NamedTuple):
     until: datetime
 
 
+def decided_until(until: datetime, now: datetime) -> datetime:
+    """Give the moment up to which slots are decided.
+
+    A clock that was ahead for a while has decided about slots that are still to come: these are decided anew.
+
+    Args:
+        until: as noted.
+        now: the present moment.
+    """
+    return until if until - now <= LATE else now - LATE
+
+
 def due_slots(schedule: Schedule, after: datetime, now: datetime, missed: Missed, most: int) -> Due:
     """Decide about the slots that came since the last look.
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import resource
 import ssl
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from tests.integration.http.conftest import Serve, Shop
 from tests.support.processes import run
 from tests.support.waiting import eventually
+from xbus.web import server as web_server
+from xbus.web.server import OWN_DESCRIPTORS
 
 DEADLINE_SECONDS = 30.0
 HEAD = (
@@ -91,6 +94,29 @@ async def test_a_connection_too_many_is_closed_where_all_are_busy(shop: Shop, se
         writer.write(b"]")
         assert b" 201 " in await reader.read()
         writer.close()
+
+
+async def test_as_many_files_may_be_open_as_the_system_allows(serve: Serve) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, hard - 1), hard))
+    try:
+        async with serve():
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_connections_leave_files_to_the_rest_of_the_program(
+    shop: Shop, serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(web_server, "raise_limit", lambda: OWN_DESCRIPTORS + 1)
+    async with serve(max_connections=1000) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request(shop, b"[1", b"Content-Length: 3", b"Expect: 100-continue"))
+        assert b" 100 " in await reader.readuntil(b"\r\n\r\n"), "it is being answered"
+        assert await exchange(port, request(shop, b"1", b"Content-Length: 1")) == b""
+        writer.close()
+    assert "descriptors_short" in [getattr(record, "action", "") for record in caplog.records]
 
 
 async def test_a_handshake_that_does_not_end_counts_as_a_connection(shop: Shop, serve: Serve, tmp_path: Path) -> None:

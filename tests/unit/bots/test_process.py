@@ -1,6 +1,8 @@
 """The processes of runs, as the runner sees them."""
 
+import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -23,3 +25,30 @@ async def test_a_process_that_does_not_start_keeps_no_pipe_open(monkeypatch: pyt
         with pytest.raises(FileNotFoundError):
             await Child.start({})
     assert opened() == before
+
+
+LEAVES_A_CHILD = """
+import os, time
+if not os.fork():
+    os.setsid()
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not OPEN.exists(), reason="no folder lists the open files of a process")
+async def test_a_process_that_ended_keeps_no_pipe_open_though_its_child_has_one(tmp_path: Path) -> None:
+    (tmp_path / "leaving.py").write_text(LEAVES_A_CHILD)
+    before = opened()
+    child = await Child.start({"PYTHONPATH": str(tmp_path)}, "leaving")
+    left = ""
+    while not left.strip():
+        await asyncio.sleep(0.01)
+        left += child.take_printed()
+    await child.kill()
+    child.close()
+    try:
+        await asyncio.sleep(0)
+        assert opened() == before
+    finally:
+        os.kill(int(left), signal.SIGKILL)

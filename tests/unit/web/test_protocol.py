@@ -1,9 +1,18 @@
-"""What is written to a client in one turn of the event loop goes out as a whole."""
+"""What is written to a client in one turn of the event loop goes out as a whole; a request comes in its time."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import cast
 
-from xbus.web.server import WRITE_BYTES, GatheredWrites
+import pytest
+from fastapi import FastAPI
+
+from tests.support.clock import StandingClock
+from xbus.config import HttpSettings, MonitorSettings
+from xbus.http import program as gateway
+from xbus.monitor import program as monitor
+from xbus.web.connections import WebConnections
+from xbus.web.server import WRITE_BYTES, BoundedProtocol, GatheredWrites, WebServer
 
 
 class TransportDouble:
@@ -20,6 +29,15 @@ class TransportDouble:
 
     def get_write_buffer_size(self) -> int:
         return 0
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def get_extra_info(self, name: str) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
 
 
 async def test_head_and_body_are_one_write() -> None:
@@ -47,3 +65,36 @@ async def test_much_goes_at_once_and_nothing_is_left_behind() -> None:
     assert inner.sent[1:] == [b"end", b"closed"]
     await asyncio.sleep(0)
     assert inner.sent[1:] == [b"end", b"closed"]
+
+
+def server_of(program: str) -> WebServer:
+    """The server of a program, with the bounds that it has where the configuration says nothing."""
+    application, ends = FastAPI(), SimpleNamespace(stop=print, end=print)
+    application.state.gateway = SimpleNamespace(tails=ends)
+    application.state.parts = SimpleNamespace(sampler=SimpleNamespace(audience=ends))
+    if program == "gateway":
+        return gateway.web_server(application, HttpSettings(), StandingClock())
+    return monitor.web_server(application, MonitorSettings(), StandingClock())
+
+
+@pytest.mark.parametrize(
+    ("program", "is_known", "seconds"),
+    [("gateway", False, 5.0), ("gateway", True, 30.0), ("monitor", False, 5.0)],
+)
+async def test_a_stranger_has_five_seconds_for_a_head(program: str, is_known: bool, seconds: float) -> None:
+    server, loop = server_of(program), asyncio.get_running_loop()
+    connection = WebConnections("server", server._limits, StandingClock()).enter("192.0.2.1", print)
+    assert connection is not None
+    connection.is_known = is_known
+    protocol = BoundedProtocol(
+        limits=server._limits,
+        connection=connection,
+        config=server.config,
+        server_state=server.server_state,
+        app_state={},
+    )
+    before = loop.time()
+    protocol.connection_made(cast(asyncio.Transport, TransportDouble()))
+    assert protocol._head is not None
+    assert before + seconds <= protocol._head.when() <= loop.time() + seconds
+    protocol.connection_lost(None)

@@ -13,20 +13,20 @@ from xbus.broker.front.envelopes import (
     Intake,
     Known,
     NewEvent,
-    NewGroup,
     OpenEnvelope,
     ReplyRequests,
     envelope_unknown,
+    not_plain,
 )
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import PutEnvelope, PutGroup, SealedGroup, SealReceipt
+from xbus.broker.journal.writes import PutEnvelope, SealedGroup, SealReceipt
 from xbus.clock import Clock
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Failed, Refused
 from xbus.headers import NO_TAGS, EventTags
 from xbus.ids import numbered_event_id, token_hash
-from xbus.rpc.codec import pack_item
+from xbus.rpc.codec import Value, pack_item
 from xbus.rpc.deferred import Answer, Deferred, Promise
 
 T = TypeVar("T")
@@ -64,8 +64,6 @@ class Front:
         """Whether large data goes to an object store: then emitters wait for their own data only."""
         self._has_holders = False
         """Whether any session has taken an envelope over by its key."""
-        self.heard_of = self._envelopes.heard_of
-        """Gives those of some envelopes that are open, or for which a call is under way."""
 
     @property
     def intake(self) -> Intake:
@@ -306,32 +304,34 @@ class Front:
         write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), options)
         return self._envelopes.put(write, functools.partial(self._put, emitter_id, envelope_id, events, options))
 
-    def check_group(self, group: NewGroup) -> None:
-        """Let envelopes of a group pass, apart from limits that they would use up.
+    def may_group(self, emitter_ids: Sequence[int], entries: Sequence[Value]) -> bool:
+        """Check whether envelopes may come as a group: nothing is known of them. Limits are left out that they use up.
 
         Raises:
-            CallError: one of them could not come alone.
+            CallError: one of them could not come alone, or has to.
         """
-        self._checks.group(group, self._large_bytes)
+        return not self._envelopes.heard_of(self._checks.group(emitter_ids, entries, self._large_bytes).envelope_ids)
 
-    def put_group(self, group: NewGroup) -> Promise[SealedGroup]:
+    def put_group(self, emitter_ids: Sequence[int], entries: Sequence[Value]) -> Promise[SealedGroup]:
         """Take envelopes of one event each, all or none of them; answered with what was sealed.
 
+        Args:
+            emitter_ids: of the emitter of each.
+            entries: the envelopes as ``GroupIntake.put_envelopes`` gets them.
+
         Raises:
-            CallError: one of them could not come alone, or all together are too much for now.
+            CallError: one of them could not come alone, or has to; or all together are too much for now.
         """
-        types = self._checks.group(group, self._large_bytes)
-        emitter_ids, envelope_ids, event_ids, _, items, data, heads, tags, header_bytes, _ = group
-        self._space.take_new(emitter_ids, data)
+        group = self._checks.group(emitter_ids, entries, self._large_bytes)
+        if self._envelopes.heard_of(group.envelope_ids):
+            raise not_plain()
+        self._space.take_new(emitter_ids, group.data)
         try:
-            self._checks.throttle.charge_all(emitter_ids, items, data)
+            self._checks.throttle.charge_all(emitter_ids, group.items, group.data)
         except Failed:
-            self._space.give_back(emitter_ids, data)
+            self._space.give_back(emitter_ids, group.data)
             raise
-        size = sum(map(len, data)) + header_bytes
-        return self._envelopes.put_group(
-            PutGroup(emitter_ids, self._clock.now(), envelope_ids, event_ids, types, items, data, heads, tags, size)
-        )
+        return self._envelopes.put_group(group)
 
     def put_keyed(
         self, emitter_id: int, session: bytes, events: Sequence[NewEvent], options: EnvelopeHead

@@ -14,27 +14,24 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, islice
 from operator import attrgetter, itemgetter
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from xbus.broker.answers import on_wire, promised_answer, recode
 from xbus.broker.front.envelopes import (
+    ID_BYTES,
     NewEvent,
-    NewGroup,
     Throttle,
-    header_sizes,
     heads_of_arrays,
-    new_group,
     tags_of_array,
 )
 from xbus.broker.front.front import Front
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.writes import SealedGroup, SealReceipt
 from xbus.broker.sessions import Sessions
-from xbus.envelope import PLAIN_HEAD, EnvelopeHead
+from xbus.envelope import EnvelopeHead
 from xbus.errors import CallError, Failed, JournalError, JournalUnavailable, Refused, XbusError
-from xbus.headers import NO_TAGS
-from xbus.ids import COMPUTED_VERSION, is_computed, keyed_ids, token_hash
+from xbus.ids import is_computed, keyed_ids, token_hash
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.deferred import Answer, Deferred, Promise
@@ -55,31 +52,9 @@ fewer make it slower itself."""
 TOGETHER_BYTES = 512 * 1024
 """The bytes of items of several messages in a group. More make the group, which is sealed as a whole, longer."""
 
-ID_BYTES = 16
-
 _DATA: Callable[[Any], bytes] = itemgetter(4)
-
-_VERSION: Callable[[bytes], int] = itemgetter(6)
-"""Gives the byte of a UUID whose upper half is its version (RFC 9562)."""
-
-_COMPUTED = frozenset(range(COMPUTED_VERSION << 4, (COMPUTED_VERSION + 1) << 4))
-"""Such bytes of the ids that the bus computes."""
-
-_TEXTS, _NUMBERS, _BYTES, _LENGTHS = {str}, {int}, {bytes}, {ID_BYTES}
-"""The types of what an envelope consists of, and the length of its ids."""
-
 _EMITTER_IDS: Callable[["_Message"], list[int]] = attrgetter("emitter_ids")
 _ENTRIES: Callable[["_Message"], list[Value]] = attrgetter("entries")
-
-_Columns: TypeAlias = tuple[
-    Sequence[bytes],
-    Sequence[bytes],
-    Sequence[str],
-    Sequence[int],
-    Sequence[bytes],
-    Sequence[Value],
-    Sequence[Value],
-]
 
 Answers: TypeAlias = list[GroupedReceipt | GroupedError]
 NoteRefusal: TypeAlias = Callable[[UUID, str], None]
@@ -194,10 +169,8 @@ class GroupIntake:
         """Put the envelopes of messages as one group, apart from those of messages that are not plain."""
         try:
             emitter_ids = [*chain.from_iterable(map(_EMITTER_IDS, messages))]
-            group = group_of(emitter_ids, [*chain.from_iterable(map(_ENTRIES, messages))])
-            if self._front.heard_of(group.envelope_ids):
-                raise _not_plain()
-            self._front.put_group(group).add_done_callback(partial(self._sealed, messages))
+            putting = self._front.put_group(emitter_ids, [*chain.from_iterable(map(_ENTRIES, messages))])
+            putting.add_done_callback(partial(self._sealed, messages))
         except CallError:
             # One of the envelopes at least is not plain, or all of them are too much for now.
             plain = [message for message in messages if message.is_plain] if len(messages) > 1 else []
@@ -212,18 +185,16 @@ class GroupIntake:
                 self._put_together(plain)
 
     def _sealed(self, messages: "list[_Message]", writing: Promise[SealedGroup]) -> None:
-        error = writing.error
-        if isinstance(error, JournalError) and not isinstance(error, JournalUnavailable) and len(messages) > 1:
-            # It is the fault of one of them.
+        sealed, error = writing.answer, writing.error
+        if sealed is None:
+            assert error is not None, "it is sealed without an error"
+            is_of_one = isinstance(error, JournalError) and not isinstance(error, JournalUnavailable)
             for message in messages:
-                self._put_together([message])
+                if is_of_one and len(messages) > 1:
+                    self._put_together([message])
+                else:
+                    message.set_exception(error)
             return
-        if error is not None:
-            for message in messages:
-                message.set_exception(error)
-            return
-        sealed = writing.answer
-        assert sealed is not None, "it is sealed without an error"
         receipts = zip(sealed.group.envelope_ids, range(sealed.first, sealed.last + 1), sealed.hashes, strict=True)
         if not sealed.taken:
             for message in messages:
@@ -330,11 +301,9 @@ class _Message(Promise[Answers]):
     def is_plain(self) -> bool:
         """Check whether its envelopes may be in a group."""
         try:
-            group = self._group_at(range(len(self.entries)))
-            self._front.check_group(group)
+            return self._front.may_group(self.emitter_ids, self.entries)
         except CallError:
             return False
-        return not self._front.heard_of(group.envelope_ids)
 
     def complete(self, answers: list[GroupedReceipt | None]) -> None:
         """Take the receipts of envelopes that were put together, and put the others alone."""
@@ -359,7 +328,7 @@ class _Message(Promise[Answers]):
             ids = _ids_of(self.emitter_id, entry)
             try:
                 # Behind one of the same id it stays behind it.
-                is_plain = seen.isdisjoint(ids) and not self._heard_of(place)
+                is_plain = seen.isdisjoint(ids) and self._front.may_group([self.emitter_id], [entry])
             except CallError:
                 is_plain = False
                 if in_order:
@@ -370,7 +339,7 @@ class _Message(Promise[Answers]):
             (plain if is_plain else alone).append(place)
         if plain:
             try:
-                self._put_together(plain, self._group_at(plain))
+                self._put_together(plain)
             except CallError:
                 # A limit of the emitter: alone each gets as far as it would without the others.
                 if in_order:
@@ -381,34 +350,19 @@ class _Message(Promise[Answers]):
         for place in (*alone, *last):
             self._put_alone(place)
 
-    def _group_at(self, places: Sequence[int]) -> NewGroup:
-        return group_of([self.emitter_id] * len(places), [self.entries[place] for place in places])
-
-    def _heard_of(self, place: int) -> bool:
-        """Check whether an envelope is known already.
-
-        Raises:
-            CallError: it can't be taken in a group.
-        """
-        group = self._group_at([place])
-        self._front.check_group(group)
-        return bool(self._front.heard_of(group.envelope_ids))
-
     def _leave(self, places: Iterable[int]) -> None:
         """Take none of these envelopes, because of one before them."""
         for place in places:
             self._know(place, _error_of(_behind()))
 
-    def _put_together(self, places: Sequence[int], group: NewGroup) -> None:
-        """Put envelopes as a group.
-
-        Args:
-            places: theirs in the message.
+    def _put_together(self, places: Sequence[int]) -> None:
+        """Put the envelopes at some places of the message as a group.
 
         Raises:
             CallError: the front does not take them together.
         """
-        self._front.put_group(group).add_done_callback(partial(self._sealed, places))
+        putting = self._front.put_group([self.emitter_id] * len(places), [self.entries[place] for place in places])
+        putting.add_done_callback(partial(self._sealed, places))
 
     def _sealed(self, places: Sequence[int], writing: Promise[SealedGroup]) -> None:
         if (error := writing.exception()) is not None:
@@ -464,55 +418,6 @@ class _Message(Promise[Answers]):
         self._missing -= 1
         if not self._missing:
             self.set_result([each for each in self._answers if each is not None])
-
-
-def group_of(emitter_ids: Sequence[int], entries: Sequence[Value]) -> NewGroup:
-    """Read envelopes as columns.
-
-    Args:
-        emitter_ids: those of their emitters.
-
-    Raises:
-        Refused: one of them is none that may be in a group.
-    """
-    try:
-        ids, event_ids, names, items, data, heads, tags = cast(_Columns, zip(*entries, strict=True))
-    except (TypeError, ValueError):
-        raise _not_plain() from None
-    number = len(ids)
-    read_heads, read_tags = [PLAIN_HEAD] * number, [NO_TAGS] * number
-    sizes = 0, 0
-    own: Sequence[bytes] = (*ids, *event_ids)
-    """The ids that callers made."""
-    if not heads.count(None) == tags.count(None) == number:
-        read_heads = heads_of_arrays(heads)
-        read_tags = [NO_TAGS if value is None else tags_of_array(value) for value in tags]
-        sizes = header_sizes(read_heads, read_tags)
-        keyed = [place for place, head in enumerate(read_heads) if head[1] is not None]
-        if keyed:
-            others = {*range(number)}.difference(keyed)
-            own = [*[ids[place] for place in others], *[event_ids[place] for place in others]]
-            ids, event_ids = [*ids], [*event_ids]
-            keys = [str(read_heads[place].key) for place in keyed]
-            made = keyed_ids([emitter_ids[place] for place in keyed], keys)
-            for place, envelope_id, event_id in zip(keyed, *made, strict=True):
-                ids[place], event_ids[place] = envelope_id, event_id
-    if (
-        not _TEXTS.issuperset(map(type, names))
-        or not _NUMBERS.issuperset(map(type, items))
-        or not _BYTES.issuperset(map(type, data))
-        or not _BYTES.issuperset(map(type, own))
-        or not _LENGTHS.issuperset(map(len, own))
-        or not _COMPUTED.isdisjoint(map(_VERSION, own))
-        or len({*ids, *event_ids}) < 2 * number
-    ):
-        raise _not_plain()
-    return new_group((emitter_ids, ids, event_ids, names, items, data, read_heads, read_tags, *sizes))
-
-
-def _not_plain() -> Refused:
-    """Make the error for a group that has to be sorted. The fault of each envelope is told when it goes alone."""
-    return Refused("the envelopes are no group", code=WRONG_ARGUMENTS)
 
 
 def _behind() -> Failed:

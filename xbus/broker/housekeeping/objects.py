@@ -50,77 +50,80 @@ class ObjectRemover:
         self._journal = journal
         self._clock = clock
         self._health = health
-        self._next_sweep = clock.monotonic() + LOOK_SECONDS
+        self._first_sweep = clock.monotonic() + LOOK_SECONDS
+        self._next_sweep: dict[int, float] = {}
+        """By the id of a store, when it is swept; without an entry it is at the first sweep."""
 
     async def watch(self) -> None:
         """Remove what is not needed any more, for ever."""
         await every(LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Remove it once, and sweep the stores if that is due; a later look makes up for one that fails."""
+        """Remove it once, and sweep the stores where that is due; a later look makes up for what fails.
+
+        A store that fails keeps nothing from being removed in others.
+        """
+        errors: list[XbusError] = []
         try:
-            now = self._clock.monotonic()
-            if now >= self._next_sweep:
-                self._next_sweep = now + SWEEP_AGAIN_SECONDS
-                await self.sweep()
-                self._next_sweep = self._clock.monotonic() + SWEEP_SECONDS
-            await self.remove()
-        except XbusError as error:
-            # Health answers everybody, and the words of a storage may name places and users.
-            log.warning("objects not removed: %s", error, extra={"action": "objects_not_removed"})
-            if error.code == CODE:
-                self._health.trouble(
-                    CODE, "an object store can't be used now", "see the log at action=objects_not_removed"
-                )
-        else:
-            self._health.over(CODE)
-
-    async def sweep(self) -> None:
-        """Doom what lies in the stores for long, and has no segment.
-
-        Raises:
-            JournalError: the database or a store does not do it now.
-        """
-        for row, store in await self._own_stores():
-            listed = store.listed()
-            while page := await asyncio.to_thread(_page, listed):
-                began = self._clock.monotonic()
-                until = self._clock.now().timestamp() - LEFT_SECONDS
-                old = [each.hash for each in page if each.written_at < until]
-                left = set(old) - await self._journal.read(removal.find_used, row.id, old)
-                if left:
-                    await self._journal.run(removal.doom, [(row.id, digest) for digest in left])
-                await pause_after(began, self._clock)
-
-    async def remove(self) -> None:
-        """Remove doomed objects.
-
-        Raises:
-            JournalError: the database or a store does not do it now.
-        """
-        for row, store in await self._own_stores():
-            removed = 0
-            while doomed := await self._journal.read(removal.read_doomed, row.id, PAGE):
-                began = self._clock.monotonic()
-                unused = await self._journal.run(removal.spare_used, row.id, doomed)
-                await asyncio.to_thread(_remove, store, unused)
-                await self._journal.run(removal.note_removed, row.id, unused, self._clock.now())
-                removed += len(unused)
-                await pause_after(began, self._clock)
-            if removed:
-                log.info("removed %d objects that nothing refers to", removed, extra={"action": "objects_removed"})
+            journal, rows = await self._journal.read(read_stores)
+            for row in rows:
+                try:
+                    await self._tend(row, journal)
+                except XbusError as error:
+                    errors.append(error)
             until = self._clock.now() - timedelta(seconds=removal.FORGET_SECONDS)
             if await self._journal.read(removal.has_removed, until):
                 await self._journal.run(removal.forget_removed, until)
+        except XbusError as error:
+            errors.append(error)
+        for each in errors:
+            # Health answers everybody, and the words of a storage may name places and users.
+            log.warning("objects not removed: %s", each, extra={"action": "objects_not_removed"})
+        if any(each.code == CODE for each in errors):
+            self._health.trouble(CODE, "an object store can't be used now", "see the log at action=objects_not_removed")
+        elif not errors:
+            self._health.over(CODE)
 
-    async def _own_stores(self) -> list[tuple[StoreRow, ObjectStore]]:
-        journal, rows = await self._journal.read(read_stores)
-        found = []
-        for row in rows:
-            store = await asyncio.to_thread(open_store, row.place)
-            if await asyncio.to_thread(is_own, store, row.mark, journal):
-                found.append((row, store))
-        return found
+    async def _tend(self, row: StoreRow, journal: str) -> None:
+        """Remove objects of a store, if it is this journal's own.
+
+        Raises:
+            XbusError: the database or the store does not do it now.
+        """
+        store = await asyncio.to_thread(open_store, row.place)
+        if not await asyncio.to_thread(is_own, store, row.mark, journal):
+            return
+        now = self._clock.monotonic()
+        if now >= self._next_sweep.get(row.id, self._first_sweep):
+            self._next_sweep[row.id] = now + SWEEP_AGAIN_SECONDS
+            await self._sweep(row, store)
+            self._next_sweep[row.id] = self._clock.monotonic() + SWEEP_SECONDS
+        await self._remove(row, store)
+
+    async def _sweep(self, row: StoreRow, store: ObjectStore) -> None:
+        """Doom what lies in a store for long, and has no segment."""
+        listed = store.listed()
+        while page := await asyncio.to_thread(_page, listed):
+            began = self._clock.monotonic()
+            until = self._clock.now().timestamp() - LEFT_SECONDS
+            old = [each.hash for each in page if each.written_at < until]
+            left = set(old) - await self._journal.read(removal.find_used, row.id, old)
+            if left:
+                await self._journal.run(removal.doom, [(row.id, digest) for digest in left])
+            await pause_after(began, self._clock)
+
+    async def _remove(self, row: StoreRow, store: ObjectStore) -> None:
+        """Remove the doomed objects of a store."""
+        removed = 0
+        while doomed := await self._journal.read(removal.read_doomed, row.id, PAGE):
+            began = self._clock.monotonic()
+            unused = await self._journal.run(removal.spare_used, row.id, doomed)
+            await asyncio.to_thread(_remove, store, unused)
+            await self._journal.run(removal.note_removed, row.id, unused, self._clock.now())
+            removed += len(unused)
+            await pause_after(began, self._clock)
+        if removed:
+            log.info("removed %d objects that nothing refers to", removed, extra={"action": "objects_removed"})
 
 
 def _page(listed: Iterator[ListedObject]) -> list[ListedObject]:

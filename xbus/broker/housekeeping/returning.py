@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 from uuid import UUID
 
@@ -62,6 +63,8 @@ class ArchiveReturns:
         self._command = command
         self._retry_seconds = retry_seconds
         self._runner = CommandRunner()
+        self._failed: set[UUID] = set()
+        """Envelopes that were wanted and could not be put back."""
 
     async def watch(self) -> None:
         """For ever: put back what is wanted."""
@@ -82,7 +85,10 @@ class ArchiveReturns:
 
     async def _put_back(self, wanted: Sequence[UUID]) -> tuple[str, str]:
         """Put envelopes back, as many as go at once. Give the cause of a failure and what helps, or nothing."""
-        archived = _fitting(await self._journal.read(find_archived_bytes, wanted))
+        found = await self._journal.read(find_archived_bytes, wanted)
+        self._failed &= found.keys()
+        # The command ends with the first one that fails, which must not keep the others away for ever.
+        archived = _fitting({each: found[each] for each in sorted(found, key=self._failed.__contains__)})
         if not archived:
             return "", ""
         try:
@@ -92,9 +98,13 @@ class ArchiveReturns:
             return str(failure), failure.next_step
         log.info("archived envelopes are put back", extra={"action": "restore", "envelopes": len(archived)})
         try:
-            return await self._runner.run(*self._command, *map(str, archived)), ""
+            why = await self._runner.run(*self._command, *map(str, archived))
         except OSError as error:
             return str(error), ""
+        if why:
+            left = await self._journal.read(find_archived_bytes, [*archived])
+            self._failed.update(islice((each for each in archived if each in left), 1))
+        return why, ""
 
 
 def _fitting(archived: Mapping[UUID, int]) -> dict[UUID, int]:

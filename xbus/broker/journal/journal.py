@@ -330,7 +330,7 @@ class Journal:
         """
         return await self._writer.step(row, lambda connection: errand(connection, *args, **kwargs))
 
-    def saw(self, end: SeenEnd | Sealed) -> None:
+    def saw(self, end: SeenEnd) -> None:
         """Note how far the log was read: a journal whose log ends before that, or otherwise, went back."""
         self._seen.end = end
 

@@ -13,16 +13,14 @@ from tests.support.faults import Faults
 from tests.support.journal import Scribe
 from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes.checks import Checks, NewEvent, NewGroup
+from xbus.broker.front.envelopes.checks import Checks, NewEvent
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.front import Front
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.emitters.entries import EmitterEntry
 from xbus.broker.journal.writes import SendingLimits
-from xbus.envelope import PLAIN_HEAD
 from xbus.errors import Failed, JournalError, JournalUnavailable, Refused
-from xbus.headers import NO_TAGS
 from xbus.rpc.codec import pack_items
 from xbus.supervision.health import Health
 
@@ -157,8 +155,9 @@ async def put_alone(north: Desk) -> None:
 
 async def put_in_a_group(north: Desk) -> None:
     data = pack_items([b"a" * 20])
-    columns = ([uuid.uuid4().bytes], [uuid.uuid4().bytes], ["notes"], [1], [data], [PLAIN_HEAD], [NO_TAGS])
-    await north.front.put_group(NewGroup([north.emitter_id], *columns, 0, 0))
+    await north.front.put_group(
+        [north.emitter_id], [[uuid.uuid4().bytes, uuid.uuid4().bytes, "notes", 1, data, None, None]]
+    )
 
 
 async def put_in_parts(north: Desk) -> None:

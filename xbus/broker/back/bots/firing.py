@@ -14,7 +14,7 @@ from xbus.broker.journal.log.bots.runs import BotProgress, read_progress
 from xbus.broker.journal.writes import FireSlots
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable
-from xbus.slots import LATE, Missed, Schedule, due_slots
+from xbus.slots import LATE, Missed, Schedule, decided_until, due_slots
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +99,7 @@ class Firing:
         self._progress: dict[int, BotProgress] = {}
         self._again: float | None = None
         """The next look at all bots, by the monotonic clock; None while all progress can be read."""
+        self._looked_at: datetime | None = None
         self._changed = asyncio.Event()
 
     def configuration_changed(self) -> None:
@@ -158,7 +159,7 @@ class Firing:
 
     def _next(self, bot: BotEntry, progress: BotProgress) -> datetime | None:
         """Compute when a bot is to be looked at: at its next slot, but not while it is slowed down."""
-        slot = self._schedule(bot).after(progress.slots_until)
+        slot = self._schedule(bot).after(decided_until(progress.slots_until, self._clock.now()))
         if slot is None or progress.slowed_until is None:
             return slot
         return max(slot, progress.slowed_until)
@@ -170,7 +171,9 @@ class Firing:
             JournalUnavailable: the database can't be written now.
         """
         now = self._clock.now()
-        if self._again is not None and self._clock.monotonic() >= self._again:
+        is_set_back = self._looked_at is not None and self._looked_at - now > LATE
+        self._looked_at = now
+        if is_set_back or (self._again is not None and self._clock.monotonic() >= self._again):
             await self.follow()
         due = [bot_id for bot_id in self._timetable.take_due(now) if bot_id in self._known]
         await asyncio.gather(*(self._fire(self._known[bot_id], now) for bot_id in due))
@@ -182,7 +185,8 @@ class Firing:
             progress = await self._read(bot)
         if progress is None:
             return
-        found = due_slots(self._schedule(bot), progress.slots_until, now, bot.missed, MOST_AT_ONCE)
+        after = decided_until(progress.slots_until, now)
+        found = due_slots(self._schedule(bot), after, now, bot.missed, MOST_AT_ONCE)
         written = self._journal.write(FireSlots(bot.id, found.slots, found.until, now, bot.missed is Missed.ALL))
         # The claim of a runner that waits may share the commit.
         self._on_fired()

@@ -23,6 +23,9 @@ from xbus.states import AttemptState
 
 log = logging.getLogger(__name__)
 
+UNWANTED = "nobody is owed it any more"
+"""The cause of attempts that were broken off because no delivery waits for their output."""
+
 T = TypeVar("T")
 
 
@@ -121,7 +124,14 @@ class OutputAttempts:
         attempt_id = UUID(int=self._random.getrandbits(128), version=4)
         now = self._clock.now()
         until = now + span(self.lease)
-        if not await self._write(BeginAttempt(attempt_id, output.event_id, node_id, role_id, now, until)):
+        try:
+            is_begun = await self._write(BeginAttempt(attempt_id, output.event_id, node_id, role_id, now, until))
+        except asyncio.CancelledError:
+            # It may be on its way into the journal, and would count until its lease is over.
+            ended = EndAttempt(attempt_id, AttemptState.ABANDONED, now, "unwanted", UNWANTED)
+            self._journal.write(ended).add_done_callback(_log_failure)
+            raise
+        if not is_begun:
             await self.load()
             return None
         began = self._clock.monotonic()

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from xbus.broker.back.bulk.attempt import OutputAttempt, WantedOutput
-from xbus.broker.back.bulk.attempts import OutputAttempts
+from xbus.broker.back.bulk.attempts import UNWANTED, OutputAttempts
 from xbus.broker.back.bulk.waiting import WaitingDeliveries
 from xbus.broker.back.log import LogReader, headers_map
 from xbus.broker.back.recipients import (
@@ -321,8 +321,7 @@ class BulkOutputs:
                 making.cancel()
         elif attempt.is_in_hand:
             log.info("output not wanted", extra={"action": "output_unwanted", "attempt_id": attempt.id})
-            cause = "nobody is owed it any more"
-            await self._attempts.end(attempt, AttemptState.ABANDONED, code="unwanted", cause=cause)
+            await self._attempts.end(attempt, AttemptState.ABANDONED, code="unwanted", cause=UNWANTED)
             self._stop_worker(attempt)
             self._look_again(output)
 

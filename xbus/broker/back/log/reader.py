@@ -163,7 +163,7 @@ class LogReader:
         """The events whose segments hold items that are corrected for all."""
         self._newest_correction = 0
         self.archived = ArchiveDemand()
-        self._end: SeenEnd | Sealed = NOTHING_SEEN
+        self._end = NOTHING_SEEN
         self.head = 0
         """The position of the last envelope that is known of."""
         self.has_corrections = False
@@ -197,17 +197,17 @@ class LogReader:
         """
         self._must_look = False
         seen = self._end
-        ends = await self.read(read_ends, seen.last)
+        ends = await self.read(read_ends, seen.position)
         # An envelope that was removed says nothing.
-        is_other = ends.seen_id is not None and seen.last_id is not None and ends.seen_id != seen.last_id
-        if ends.position < seen.last or is_other:
-            raise WentBack(0, seen.last, ends.position)
+        is_other = ends.seen_id is not None and seen.envelope_id is not None and ends.seen_id.bytes != seen.envelope_id
+        if ends.position < seen.position or is_other:
+            raise WentBack(0, seen.position, ends.position)
         if ends.correction > self._newest_correction:
             for number, event_id in await self.read(read_corrected_events, self._newest_correction):
                 self._corrected.add(event_id.bytes)
                 self.has_corrections = True
                 self._newest_correction = number
-        self._grow(SeenEnd(ends.position, ends.envelope_id), ())
+        self._grow(SeenEnd(ends.position, None if ends.envelope_id is None else ends.envelope_id.bytes), ())
 
     def _sealed(self, sealed: Sequence[Sealed]) -> None:
         """Take up what this process has sealed: it need not be looked for."""
@@ -216,11 +216,11 @@ class LogReader:
         if SealedEnvelope in map(type, sealed) and any(type(it) is SealedEnvelope and it.is_repeat for it in sealed):
             self._must_look = True
         if not self._must_look:
-            self._grow(sealed[-1], sealed)
+            self._grow(SeenEnd(sealed[-1].last, sealed[-1].last_id), sealed)
 
-    def _grow(self, end: SeenEnd | Sealed, sealed: Sequence[Sealed]) -> None:
-        if end.last > self.head:
-            self._end, self.head = end, end.last
+    def _grow(self, end: SeenEnd, sealed: Sequence[Sealed]) -> None:
+        if end.position > self.head:
+            self._end, self.head = end, end.position
             self._journal.saw(end)
             for listener in self._listeners:
                 listener(sealed)

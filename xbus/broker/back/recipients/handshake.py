@@ -91,7 +91,9 @@ async def introduce(client: Callee, of_token: bytes | None, seconds: float) -> H
             raise
         raise Refused(
             f"the recipient could not introduce itself: {error.cause}",
-            "implement get_metadata, has_clearing and has_immediate_reply",
+            "implement get_metadata, has_clearing and has_immediate_reply"
+            if error.code == UNKNOWN_METHOD
+            else error.next_step or "see the recipient's log",
             code="recipient_failed",
         ) from error
     metadata = _checked_metadata(answer)

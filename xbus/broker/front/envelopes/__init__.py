@@ -4,16 +4,15 @@ It checks, counts and writes; it never reads a socket. ``front.front`` is the on
 """
 
 from xbus.broker.front.envelopes.checks import (
+    ID_BYTES,
     SLOW_DOWN,
     Checks,
     EnvelopeLimits,
     NewEvent,
-    NewGroup,
     Throttle,
     head_of,
-    header_sizes,
     heads_of_arrays,
-    new_group,
+    not_plain,
     number_of,
     tags_of,
     tags_of_array,
@@ -26,6 +25,7 @@ from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import EndedEvent, envelope_unknown, event_unknown
 
 __all__ = [
+    "ID_BYTES",
     "SLOW_DOWN",
     "Checks",
     "EmitterIntake",
@@ -35,7 +35,6 @@ __all__ = [
     "Intake",
     "Known",
     "NewEvent",
-    "NewGroup",
     "OpenEnvelope",
     "OpenTimeouts",
     "OpenTooLong",
@@ -47,9 +46,8 @@ __all__ = [
     "envelope_unknown",
     "event_unknown",
     "head_of",
-    "header_sizes",
     "heads_of_arrays",
-    "new_group",
+    "not_plain",
     "number_of",
     "tags_of",
     "tags_of_array",

@@ -3,17 +3,20 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
+from operator import itemgetter
 from types import NoneType
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.log.catalog import Catalog, EventType
-from xbus.broker.journal.writes import PAUSED, GroupType, PauseEntry, PutEvent, SendingLimits
+from xbus.broker.journal.writes import PAUSED, GroupType, PauseEntry, PutEvent, PutGroup, SendingLimits
 from xbus.clock import Clock
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import Failed, ProtocolError, Refused
 from xbus.headers import NO_TAGS, EventTags, check_packed, check_partition_key
+from xbus.ids import COMPUTED_VERSION, keyed_ids
 from xbus.rpc.codec import Value, largest_item, largest_of
 from xbus.rpc.messages import EnvelopeOptionsMap, EventOptionsMap
 
@@ -56,36 +59,18 @@ class NewEvent(NamedTuple):
     tags: EventTags = NO_TAGS
 
 
-class NewGroup(NamedTuple):
-    """Whole envelopes of one event each, as they came, in columns; see ``PutGroup``.
+ID_BYTES = 16
 
-    Args:
-        header_bytes: of all headers.
-        most_header_bytes: those of the envelope that has the most.
-    """
+_PLAIN_ENTRY = [bytes, bytes, str, int, bytes, NoneType, NoneType]
+"""The types of what an envelope of a group consists of, where it has neither a head nor tags."""
 
-    emitter_ids: Sequence[int]
-    envelope_ids: Sequence[bytes]
-    event_ids: Sequence[bytes]
-    type_names: Sequence[str]
-    items: Sequence[int]
-    data: Sequence[bytes]
-    heads: Sequence[EnvelopeHead]
-    tags: Sequence[EventTags]
-    header_bytes: int
-    most_header_bytes: int
+_TEXTS, _NUMBERS, _BYTES, _LENGTHS = {str}, {int}, {bytes}, {ID_BYTES}
 
+_VERSION: Callable[[bytes], int] = itemgetter(6)
+"""Gives the byte of a UUID whose upper half is its version (RFC 9562)."""
 
-new_group: Callable[[tuple[object, ...]], NewGroup] = partial(tuple.__new__, NewGroup)
-"""Makes a group of its columns, without a call of a Python function."""
-
-
-def header_sizes(heads: Sequence[EnvelopeHead], tags: Sequence[EventTags]) -> tuple[int, int]:
-    """Compute the bytes of all headers of a group, and the most that one envelope has."""
-    # Unpacked, as a property of each would take most of the time.
-    pairs = zip(heads, tags, strict=True)
-    sizes = [len(headers or b"") + len(of_event or b"") for (_, _, headers), (of_event, _) in pairs]
-    return sum(sizes), max(sizes)
+_COMPUTED = frozenset(range(COMPUTED_VERSION << 4, (COMPUTED_VERSION + 1) << 4))
+"""Such bytes of the ids that the bus computes."""
 
 
 class Checks:
@@ -104,7 +89,9 @@ class Checks:
         self._configuration = configuration
         self._clock = clock
         self._limits = limits
-        self._catalog = configuration.catalog
+        self._catalog: Catalog | None = None
+        self._passing_bytes = min(limits.item_bytes, limits.batch_bytes, limits.envelope_bytes)
+        """An envelope of one event passes up to this size whatever it consists of."""
         self._allowed: dict[tuple[int, str], GroupType] = {}
         """The types that emitters may send in groups by that catalog, without any pause."""
         self.throttle = Throttle(configuration, clock.monotonic)
@@ -206,12 +193,7 @@ class Checks:
         Raises:
             Refused: batch_too_large, bad_items, item_too_large.
         """
-        if len(data) > self._limits.batch_bytes:
-            raise Refused(
-                f"a batch of {len(data)} bytes is over the limit of {self._limits.batch_bytes}",
-                "send smaller batches, or raise max_batch_bytes in the broker's configuration",
-                code="batch_too_large",
-            )
+        self._batch_size(len(data))
         try:
             largest = largest_item(data, items)
         except (ProtocolError, ValueError) as error:
@@ -221,6 +203,14 @@ class Checks:
                 code="bad_items",
             ) from error
         self.item_size(largest)
+
+    def _batch_size(self, size: int) -> None:
+        if size > self._limits.batch_bytes:
+            raise Refused(
+                f"a batch of {size} bytes is over the limit of {self._limits.batch_bytes}",
+                "send smaller batches, or raise max_batch_bytes in the broker's configuration",
+                code="batch_too_large",
+            )
 
     def whole(
         self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent], header_bytes: int = 0
@@ -243,38 +233,55 @@ class Checks:
         check_room(envelope_id, items, data_bytes + header_bytes, limits)
         return puts
 
-    def group(self, group: NewGroup, large_bytes: int | None) -> list[GroupType]:
-        """Let envelopes of one event each pass; returns the types of the events.
+    def group(self, emitter_ids: Sequence[int], entries: Sequence[Any], large_bytes: int | None) -> PutGroup:
+        """Read envelopes of one event each as columns, and let them pass.
 
         Args:
+            emitter_ids: of the emitter of each.
+            entries: the envelopes as ``GroupIntake.put_envelopes`` gets them.
             large_bytes: the data that goes to the object store has so many bytes and more; None without one.
 
         Raises:
-            Refused: as the single calls would for one of them.
+            Refused: as the single calls would for one of them; or one of them must go alone.
             Failed: paused.
         """
         if self._configuration.catalog is not self._catalog:
             self._catalog = self._configuration.catalog
             self._allowed.clear()
-        emitter_ids, _, _, type_names, items, data, _, _, _, most_bytes = group
-        types: list[Any] = [*map(self._allowed.get, zip(emitter_ids, type_names, strict=True))]
+            self.throttle.follow(self._catalog)
+        number = len(entries)
+        try:
+            columns: Any = [*zip(*entries, strict=True)]
+            ids, event_ids, names, items, data, _, _ = columns
+            kinds = [*map(type, chain.from_iterable(entries))]
+        except (TypeError, ValueError):
+            raise not_plain() from None
+        heads, tags, sizes = [PLAIN_HEAD] * number, [NO_TAGS] * number, (0, 0)
+        own: Sequence[bytes] = (*ids, *event_ids)
+        if kinds != _PLAIN_ENTRY * number:
+            ids, event_ids, own, heads, tags, sizes = _with_heads(emitter_ids, columns)
+        if (
+            not _LENGTHS.issuperset(map(len, own))
+            or not _COMPUTED.isdisjoint(map(_VERSION, own))
+            or len({*ids, *event_ids}) < 2 * number
+        ):
+            raise not_plain()
+        types: list[Any] = [*map(self._allowed.get, zip(emitter_ids, names, strict=True))]
         if None in types:
-            pairs = [*zip(emitter_ids, type_names, strict=True)]
-            allowed = {pair: self._group_type(*pair) for pair in set(pairs)}
-            types = [*map(allowed.get, pairs)]
-        largest, limits = max(map(len, data)), self._limits
-        if largest > limits.batch_bytes or min(items) < 0:
-            raise Refused("a batch of a group is too large, or counted wrong", code="batch_too_large")
+            types = [*map(self._group_type, emitter_ids, names)]
+        largest = max(map(len, data))
         if large_bytes is not None and largest >= large_bytes:
             raise Refused("an envelope goes alone whose data goes to the object store", code="wrong_arguments")
         try:
-            if (size := largest_of(data, items)) > limits.item_bytes:
-                self.item_size(size)
+            largest_item = largest_of(data, items)
         except (ProtocolError, ValueError) as error:
             raise Refused("a batch does not hold its items", code="bad_items") from error
-        if max(items) > limits.envelope_items or largest + most_bytes > limits.envelope_bytes:
-            check_room(NO_ID, max(items), largest + most_bytes, limits)
-        return types
+        if largest + sizes[1] > self._passing_bytes or max(items) > self._limits.envelope_items:
+            self.item_size(largest_item)
+            self._batch_size(largest)
+            check_room(NO_ID, max(items), largest + sizes[1], self._limits)
+        size = sizes[0] + sum(map(len, data))
+        return PutGroup(emitter_ids, self._clock.now(), ids, event_ids, types, items, data, heads, tags, size)
 
     def _group_type(self, emitter_id: int, type_name: str) -> GroupType:
         found = self._allowed.get((emitter_id, type_name))
@@ -286,7 +293,7 @@ class Checks:
         self.new_envelope(emitter_id)
         check_events(NO_ID, 1, self.limits(emitter_id))
         kind = GroupType(event_type.id, type_name, event_type.hashed_name, event_type.graph_id, event_type.compress)
-        if event_type.pause is None and self._catalog.emitters[emitter_id].pause is None:
+        if event_type.pause is None and self._configuration.catalog.emitters[emitter_id].pause is None:
             self._allowed[emitter_id, type_name] = kind
         return kind
 
@@ -363,6 +370,48 @@ def _too_large(envelope_id: UUID, limit: str, option: str) -> Refused:
     )
 
 
+def not_plain() -> Refused:
+    """Make the error for a group that has to be sorted. The fault of each envelope is told when it goes alone."""
+    return Refused("the envelopes are no group", code="wrong_arguments")
+
+
+def _with_heads(
+    emitter_ids: Sequence[int], columns: Sequence[Any]
+) -> tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes], list[EnvelopeHead], list[EventTags], tuple[int, int]]:
+    """Read the heads of envelopes some of which have one, and make the ids of those with a key.
+
+    Returns:
+        The ids of the envelopes and of their events, the ids that callers made, the heads, the tags, and the bytes of
+        all headers and of those of one envelope at the most.
+
+    Raises:
+        Refused: one of them can't be in a group, or as ``heads_of_arrays``.
+    """
+    ids, event_ids, names, items, data, written_heads, written_tags = columns
+    heads = heads_of_arrays(written_heads)
+    tags = [NO_TAGS if value is None else tags_of_array(value) for value in written_tags]
+    # Unpacked, as a property of each would take most of the time.
+    pairs = zip(heads, tags, strict=True)
+    sizes = [len(headers or b"") + len(of_event or b"") for (_, _, headers), (of_event, _) in pairs]
+    own: Sequence[bytes] = (*ids, *event_ids)
+    keyed = [place for place, (_, key, _) in enumerate(heads) if key is not None]
+    if keyed:
+        others = {*range(len(heads))}.difference(keyed)
+        own = [*[ids[place] for place in others], *[event_ids[place] for place in others]]
+        ids, event_ids = [*ids], [*event_ids]
+        made = keyed_ids([emitter_ids[place] for place in keyed], [str(heads[place].key) for place in keyed])
+        for place, envelope_id, event_id in zip(keyed, *made, strict=True):
+            ids[place], event_ids[place] = envelope_id, event_id
+    if not (
+        _TEXTS.issuperset(map(type, names))
+        and _NUMBERS.issuperset(map(type, items))
+        and _BYTES.issuperset(map(type, data))
+        and _BYTES.issuperset(map(type, own))
+    ):
+        raise not_plain()
+    return ids, event_ids, own, heads, tags, (sum(sizes), max(sizes))
+
+
 # -- limits of emitters ------------------------------------------------------------------------------------------------
 
 
@@ -418,9 +467,8 @@ class Throttle:
         self.configuration = configuration
         self._now = now
         self._usage: dict[int, _Usage] = {}
-        self._seen: Catalog | None = None
         self._limited: frozenset[int] = frozenset()
-        """The emitters that have limits by that catalog."""
+        """The emitters that have limits."""
 
     def limits(self, emitter_id: int) -> SendingLimits | None:
         """Give the limits of an emitter; None where it has none."""
@@ -436,12 +484,12 @@ class Throttle:
         for bucket, amount in self._buckets(emitter_id, items, data_bytes):
             bucket.take(amount)
 
+    def follow(self, catalog: Catalog) -> None:
+        """Take over from a new catalog which emitters have limits."""
+        self._limited = frozenset(each for each, emitter in catalog.emitters.items() if emitter.limits is not None)
+
     def charge_all(self, emitter_ids: Sequence[int], items: Sequence[int], data: Sequence[bytes]) -> None:
         """Let the items of envelopes of several emitters pass, all or none of them; see ``charge``."""
-        catalog = self.configuration.catalog
-        if catalog is not self._seen:
-            self._seen = catalog
-            self._limited = frozenset(each for each, emitter in catalog.emitters.items() if emitter.limits is not None)
         if self._limited.isdisjoint(emitter_ids):
             return
         charged = []

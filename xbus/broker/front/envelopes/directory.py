@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,8 +24,8 @@ from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import StoredEnvelope, read_envelope
 from xbus.broker.journal.log.replies import read_cancelled
-from xbus.broker.journal.objects.stowing import Order
-from xbus.broker.journal.writes import PutEnvelope, PutGroup, SealedGroup, SealReceipt, StartEnvelope
+from xbus.broker.journal.objects.stowing import NO_ORDER, Order
+from xbus.broker.journal.writes import GroupType, PutEnvelope, PutGroup, SealedGroup, SealReceipt, StartEnvelope
 from xbus.clock import Clock
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import EnvelopeIdTaken, JournalUnavailable, XbusError
@@ -46,6 +47,9 @@ COMPARED = 256
 MOST_KEPT = 1_000
 """The open envelopes whose items are kept in memory while they are small, 4 MB at the most. More spare reads where more
 clients send at once."""
+
+COUNTED_AT_ONCE = 1_000
+"""The envelopes of groups that are counted in one go. Most are alike, so that more cost less; and they take memory."""
 
 Known: TypeAlias = OpenEnvelope | ClosedEnvelope | PrunedKeyedEnvelope
 T = TypeVar("T")
@@ -88,32 +92,49 @@ class Intake:
     """Counts the envelopes that this process has sealed for emitters; repeats of calls count once."""
 
     def __init__(self) -> None:
-        self.by_emitter: CountsBy[int, EmitterIntake] = CountsBy(EmitterIntake)
-        """By the id of the emitter."""
-        self.by_type: CountsBy[str, TypeIntake] = CountsBy(TypeIntake)
-        """By the name of the event type."""
+        self._by_emitter: CountsBy[int, EmitterIntake] = CountsBy(EmitterIntake)
+        self._by_type: CountsBy[str, TypeIntake] = CountsBy(TypeIntake)
+        self._rows: list[tuple[int, GroupType, int, int]] = []
+        """The emitter, type, bytes and items of envelopes of groups that are not counted yet."""
+
+    @property
+    def by_emitter(self) -> Mapping[int | None, EmitterIntake]:
+        """The counts by the id of the emitter."""
+        self._count_rows()
+        return self._by_emitter
+
+    @property
+    def by_type(self) -> Mapping[str | None, TypeIntake]:
+        """The counts by the name of the event type."""
+        self._count_rows()
+        return self._by_type
 
     def take(self, emitter_id: int, receipt: SealReceipt, events: Iterable[TakenEvent]) -> None:
         """Count an envelope that was just sealed."""
-        of_emitter = self.by_emitter[emitter_id]
+        of_emitter = self._by_emitter[emitter_id]
         of_emitter.envelopes += 1
         of_emitter.data_bytes += receipt.data_bytes
         for event in events:
-            of_type = self.by_type[event.type_name]
+            of_type = self._by_type[event.type_name]
             of_type.events += 1
             of_type.items += event.items
 
     def take_group(self, sealed: SealedGroup) -> None:
         """Count the envelopes of a group that was just sealed."""
         group = sealed.group
-        for emitter_id, data in zip(group.emitter_ids, group.data, strict=True):
-            of_emitter = self.by_emitter[emitter_id]
-            of_emitter.envelopes += 1
-            of_emitter.data_bytes += len(data)
-        for event_type, items in zip(group.types, group.items, strict=True):
-            of_type = self.by_type[event_type.name]
-            of_type.events += 1
-            of_type.items += items
+        self._rows += zip(group.emitter_ids, group.types, map(len, group.data), group.items, strict=True)
+        if len(self._rows) >= COUNTED_AT_ONCE:
+            self._count_rows()
+
+    def _count_rows(self) -> None:
+        for (emitter_id, event_type, data_bytes, items), envelopes in Counter(self._rows).items():
+            of_emitter = self._by_emitter[emitter_id]
+            of_emitter.envelopes += envelopes
+            of_emitter.data_bytes += envelopes * data_bytes
+            of_type = self._by_type[event_type.name]
+            of_type.events += envelopes
+            of_type.items += envelopes * items
+        self._rows.clear()
 
 
 class _GivenUp(XbusError):
@@ -304,16 +325,17 @@ class EnvelopeDirectory:
         writing: Promise[SealedGroup] = Promise()
         self._grouped.update(dict.fromkeys(group.envelope_ids, writing))
         writing.add_done_callback(functools.partial(self._answer_group, group))
-        self._journal.submit(group, writing, order=Order(group.emitter_ids[0]))
+        order = Order(group.emitter_ids[0]) if self._journal.keeps_objects else NO_ORDER
+        self._journal.submit(group, writing, order=order)
         return writing
 
     def _answer_group(self, group: PutGroup, writing: Promise[SealedGroup]) -> None:
-        for envelope_id in group.envelope_ids:
-            self._grouped.pop(envelope_id, None)
+        deque(map(self._grouped.pop, group.envelope_ids), maxlen=0)
         if (sealed := writing.answer) is not None:
             self.intake.take_group(sealed)
+            heads = sealed.group.heads
             # Most envelopes with headers have no trace, and a receipt of each would take longer than all else here.
-            for place, (_, _, headers) in enumerate(sealed.group.heads):
+            for place, (_, _, headers) in enumerate(heads if heads.count(PLAIN_HEAD) < len(heads) else ()):
                 if headers and tracing.IN_BYTES in headers:
                     trace_received(headers, group.at, group.at, sealed.receipt(place))
 

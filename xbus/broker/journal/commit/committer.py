@@ -29,8 +29,8 @@ from sqlalchemy import bindparam
 
 from xbus import model
 from xbus.broker.counts import Histogram
+from xbus.broker.journal.commit import statements
 from xbus.broker.journal.commit.rehearsal import lacks_room, rehearse
-from xbus.broker.journal.commit.statements import carry_out, carry_out_free, goes_past_sqlalchemy, tally
 from xbus.broker.journal.commit.statements.rows import Driver, Prepared
 from xbus.broker.journal.database.engine import (
     READ_ONLY,
@@ -43,7 +43,7 @@ from xbus.broker.journal.database.engine import (
 )
 from xbus.broker.journal.database.postgres_session import PostgresSession, was_refused
 from xbus.broker.journal.database.promises import check_durable
-from xbus.broker.journal.writes import PutEnvelope, PutGroup, Sealed, StartEvent, Write, write_size
+from xbus.broker.journal.writes import PutEnvelope, PutGroup, StartEvent, Write, write_size
 from xbus.clock import SystemClock
 from xbus.errors import (
     EnvelopeIdTaken,
@@ -104,15 +104,6 @@ class WriteJob:
     faults_known: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Undecided:
-    """A group whose COMMIT was not answered, its number, and the answers that its calls get if it took place."""
-
-    number: int
-    calls: Sequence[WriteJob]
-    answers: Sequence[object]
-
-
 class Committer:
     """Owns the write connection. To be used in one thread.
 
@@ -135,7 +126,8 @@ class Committer:
         self._driver: Driver | None = None
         """The driver's connection of that."""
         self._is_new = True
-        self._undecided: _Undecided | None = None
+        self._undecided: tuple[int, Sequence[WriteJob], Sequence[object]] | None = None
+        """A group whose COMMIT was not answered: its number, its calls, and their answers if it took place."""
         self._lacked_bytes = 0
         self._last_outage = 0
         self._last_fault_of: dict[UUID, int] = {}
@@ -150,6 +142,7 @@ class Committer:
         """How many writes these transactions held."""
         self.stored_bytes = 0
         """How much data was stored since it began, as far as that is known."""
+        self._news: statements.News = [], []
 
     def begin_epoch(self, connection: sa.Connection) -> None:
         """Take over this committer's row: a process that still writes under the old epoch, or as a rival, can no more.
@@ -159,6 +152,11 @@ class Committer:
         """
         check_durable(connection)
         self._fence.take_over(connection)
+
+    def take_news(self) -> statements.News:
+        """Give the items stored and the envelopes sealed since it was asked last; see ``tally``."""
+        news, self._news = self._news, ([], [])
+        return news
 
     def do(self, calls: Sequence[WriteJob]) -> Sequence[object]:
         """Do all calls in order.
@@ -263,7 +261,7 @@ class Committer:
         except XbusError as error:
             if isinstance(error, JournalUnavailable):
                 self.outage = error
-            self._disconnect()
+            self.close()
             raise
         self._is_new = False
         self._confirm()
@@ -323,17 +321,17 @@ class Committer:
         began = time.monotonic()
         committing = False
         answers: Sequence[object] = []
-        data_bytes = count = 0
+        done: statements.Tally = 0, 0, [], []
         try:
             connection = self._connection or self._connected()
             driver = self._driver or driver_of(connection)
-            is_past_sqlalchemy = not leaves_taken and goes_past_sqlalchemy(group)
+            is_past_sqlalchemy = not leaves_taken and statements.goes_past_sqlalchemy(group)
             transaction = DriverTransaction(connection, driver) if is_past_sqlalchemy else connection.begin()
             try:
-                write = carry_out_free if leaves_taken else carry_out
+                write = statements.carry_out_free if leaves_taken else statements.carry_out
                 answers = write(connection, group, self._max_segment_bytes)
-                data_bytes, count = tally(group, answers)
-                self._fence.stamp(driver, data_bytes, is_first=self._is_new)
+                done = statements.tally(group, answers)
+                self._fence.stamp(driver, done[0], is_first=self._is_new)
                 committing = True
                 transaction.commit()
                 self._is_new = False
@@ -348,13 +346,13 @@ class Committer:
             try:
                 if not isinstance(error, JournalUnavailable):
                     raise error from error.__cause__
-                self._disconnect()
+                self.close()
                 if not committing or was_refused(error.__cause__):
                     raise error from error.__cause__
                 committed = self._was_committed(number := self._fence.number)
                 if committed is None:
-                    self._undecided = _Undecided(number, calls, answers)
-                    self._note_outage(error, data_bytes)
+                    self._undecided = number, calls, answers
+                    self._note_outage(error, done[0])
                     return [UNDECIDED] * len(calls)
                 if not committed:
                     raise error from error.__cause__
@@ -362,7 +360,9 @@ class Committer:
                 # Its traceback refers to this frame, and the frame to the bytes of all calls.
                 del error
         self._confirm(group)
+        data_bytes, count, appends, sealed = done
         self.stored_bytes += data_bytes
+        self._news = [*self._news[0], *appends], [*self._news[1], *sealed]
         self.seconds.note(time.monotonic() - began)
         self.group_sizes.note(count)
         return answers
@@ -380,14 +380,16 @@ class Committer:
             The answers that its calls get, in order; None while nobody can tell.
         """
         assert self._undecided is not None, "there is something to decide"
-        if (committed := self._was_committed(self._undecided.number)) is None:
+        number, calls, answers = self._undecided
+        if (committed := self._was_committed(number)) is None:
             return None
-        undecided, self._undecided = self._undecided, None
+        self._undecided = None
         if committed:
-            self._fence.committed = undecided.number  # looks that failed have stamped, too
-            return undecided.answers
-        self._note_faults(undecided.calls)
-        return [_away()] * len(undecided.calls)
+            self._fence.committed = number  # looks that failed have stamped, too
+            self._news = statements.tally([*map(_WHAT, calls)], answers)[2:]
+            return answers
+        self._note_faults(calls)
+        return [_away()] * len(calls)
 
     @property
     def is_short_of_room(self) -> bool:
@@ -423,7 +425,7 @@ class Committer:
                 connection.execution_options(**WRITES)
         except JournalUnavailable as error:
             self.outage = error
-            self._disconnect()
+            self.close()
 
     def _was_committed(self, number: int) -> bool | None:
         """Check whether a group's COMMIT took place though its answer got lost; None while nobody can tell."""
@@ -431,7 +433,7 @@ class Committer:
             with journal_errors(), self._connected().begin():
                 committed = self._fence.is_committed(self._connected(), number)
         except JournalUnavailable:
-            self._disconnect()
+            self.close()
             return None
         if committed:
             log.warning("a commit was confirmed only on a second look", extra={"action": "commit_confirmed"})
@@ -452,14 +454,11 @@ class Committer:
                     self._fence.name_session(self._connection)
         return self._connection
 
-    def _disconnect(self) -> None:
+    def close(self) -> None:
+        """Give the connection up, for now or for good."""
         if self._connection is not None:
             self._connection.close()
             self._connection = self._driver = None
-
-    def close(self) -> None:
-        """Give the connection up."""
-        self._disconnect()
 
 
 def _away() -> JournalUnavailable:
@@ -475,8 +474,8 @@ RIVALS: Mapping[str, Sequence[str]] = {"broker": ("back", "front"), "front": ("b
 class SeenEnd(NamedTuple):
     """The envelope at the end of the log, as this process has seen it. Without an id nobody has read it."""
 
-    last: int
-    last_id: UUID | None
+    position: int
+    envelope_id: bytes | None
 
 
 NOTHING_SEEN = SeenEnd(0, None)
@@ -486,7 +485,7 @@ class Seen:
     """The end of the log, as far as this process has seen it. Readers note it, and the fence asks for it."""
 
     def __init__(self) -> None:
-        self.end: SeenEnd | Sealed = NOTHING_SEEN
+        self.end = NOTHING_SEEN
 
 
 class Fence:
@@ -559,8 +558,8 @@ class Fence:
         self.number += 1
         end = self._seen.end
         values = {"committed": self.committed, "number": self.number, "data_bytes": data_bytes, **self._own}
-        if is_first and (last_id := end.last_id) is not None:
-            cursor = _STAMP_FIRST.execute(driver, {**values, "seen": end.last, "seen_id": last_id.hex})
+        if is_first and end.envelope_id is not None:
+            cursor = _STAMP_FIRST.execute(driver, {**values, "seen": end.position, "seen_id": end.envelope_id.hex()})
         elif isinstance(driver, PostgresSession) and driver.is_own and not driver.begins:
             if _GUARD_NAME not in driver.prepared:
                 driver.cursor().execute(_PREPARE_GUARD)
@@ -625,7 +624,7 @@ class Fence:
 
     def _went_back(self, driver: Driver, number: int) -> WentBack:
         ((found,),) = _READ_HEAD.execute(driver, {}).fetchall()
-        return WentBack(self.committed - number, self._seen.end.last, found)
+        return WentBack(self.committed - number, self._seen.end.position, found)
 
 
 def _session_name(name: str) -> str:

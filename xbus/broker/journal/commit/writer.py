@@ -1,15 +1,15 @@
 """Group commit: one thread owns the write connection and commits all that arrived meanwhile in one transaction."""
 
 import asyncio
-import itertools
 import queue
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -17,13 +17,7 @@ from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Seen, Step, WriteJob
 from xbus.broker.journal.writes import (
     Append,
-    PutEnvelope,
-    Repeat,
-    Seal,
     Sealed,
-    SealedEnvelope,
-    SealedGroup,
-    SealReceipt,
     Write,
     WriteAnswer,
     write_size,
@@ -78,13 +72,6 @@ class _Pending(WriteJob):
 
     size: int
     answer: WriteAnswer[Any]
-
-
-_Outcome: TypeAlias = tuple[Sequence[_Pending], Sequence[object], int]
-"""Calls, their answers, and how many faults there were until then."""
-
-_End: TypeAlias = tuple[BaseException | None, Sequence[_Pending]]
-"""The error of which the thread died, if it did, and the calls that it was at."""
 
 
 class CommitFigures(NamedTuple):
@@ -154,8 +141,8 @@ class Writer:
         self._tried_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"journal-{name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop
-        self._told: deque[_Outcome | _End] = deque()
-        """The outcomes that the thread has to tell on the loop; it rings for each."""
+        self._told: deque[Callable[[], None]] = deque()
+        """The acts that the thread has for the loop; it rings for each."""
         self._bell: socket.socket
         self._rung: socket.socket
         self._ended: asyncio.Future[None] | None = None
@@ -352,7 +339,7 @@ class Writer:
                     self._undecided += [pending for pending, answer in told if answer is UNDECIDED]
                 if not self._undecided:
                     self._busy_since = None
-                self._tell((group, answers, self._committer.faults))
+                self._tell(partial(self._answer, group, answers, self._committer.faults, *self._committer.take_news()))
                 if group and self._committer.faults:
                     # What the first of them knew, all that come behind them know.
                     self._committer.forget_faults(group[0].faults_known)
@@ -360,7 +347,7 @@ class Writer:
             died_of = error
         finally:
             self._committer.close()
-        self._tell((died_of, group))
+        self._tell(partial(self._end, died_of, group))
 
     def _is_time_to_try(self, group: Sequence[_Pending]) -> bool:
         """Check whether to try again to write: where nothing comes; for want of room also beside what comes."""
@@ -374,10 +361,10 @@ class Writer:
         answers = self._committer.decide()
         if answers is not None:
             decided, self._undecided = self._undecided, []
-            self._tell((decided, answers, self._committer.faults))
+            self._tell(partial(self._answer, decided, answers, self._committer.faults, *self._committer.take_news()))
 
-    def _tell(self, what: "_Outcome | _End") -> None:
-        self._told.append(what)
+    def _tell(self, act: Callable[[], None]) -> None:
+        self._told.append(act)
         # With as many rings unheard as the socket holds, or none to hear them, one more changes nothing.
         try:
             self._bell.send(b"\0")
@@ -403,16 +390,18 @@ class Writer:
         left: list[_Pending] = []
         size = steps = 0
         while taken and size <= GROUP_BYTES and len(group) < GROUP_CALLS:
-            if left and ((first := taken[0]) is None or callable(first.what)):
-                break
             pending = taken.popleft()
-            if pending is None:
-                return group, False
-            if isinstance(pending.what, Step):
-                if steps == GROUP_STEPS:
-                    left.append(pending)
-                    continue
-                steps += 1
+            if pending is None or not isinstance(pending.what, Write):
+                if left and (pending is None or callable(pending.what)):
+                    taken.appendleft(pending)
+                    break
+                if pending is None:
+                    return group, False
+                if isinstance(pending.what, Step):
+                    if steps == GROUP_STEPS:
+                        left.append(pending)
+                        continue
+                    steps += 1
             group.append(pending)
             size += pending.size
         taken.extendleft(reversed(left))
@@ -427,18 +416,27 @@ class Writer:
         except BlockingIOError:
             pass
         while self._told:
-            told = self._told.popleft()
-            if len(told) == 3:
-                self._answer(*told)
-            else:
-                self._end(*told)
+            self._told.popleft()()
 
-    def _answer(self, group: Sequence[_Pending], answers: Sequence[object], faults: int) -> None:
+    def _answer(
+        self,
+        group: Sequence[_Pending],
+        answers: Sequence[object],
+        faults: int,
+        appends: Sequence[Append],
+        sealed: Sequence[Sealed],
+    ) -> None:
+        """Answer calls, behind those who listen.
+
+        Args:
+            faults: how many there were until then.
+            appends: the items that were stored; see ``tally``.
+            sealed: the envelopes that were sealed.
+        """
         if faults != self._faults_known:
             # Not before those who wait are told, now or in the next turn of the loop: what is called until then is of
             # somebody who can't know. It runs ahead of those of the next turn, as they may go on as soon as they know.
             self._loop.call_soon(self._know, faults)
-        appends, sealed = news(group, answers)
         if appends:
             for tell_stored in self.append_listeners:
                 tell_stored(appends)
@@ -482,47 +480,6 @@ class Writer:
         for pending in waiting:
             if pending is not None and not pending.answer.done():
                 pending.answer.set_exception(JournalUnavailable("the journal has ended", "see the broker's log"))
-
-
-def news(calls: Sequence[WriteJob], answers: Sequence[object]) -> tuple[list[Append], list[Sealed]]:
-    """Give what calls have stored and sealed.
-
-    Args:
-        answers: of ``Committer.do``, or of ``Committer.decide``.
-
-    Returns:
-        The items stored in the database of envelopes that come in parts, in their order. Items in an object store
-        are left out: they are large, and would take the place of all others. And the sealed envelopes, in position
-        order. Envelopes that came in parts are groups, too, where their content is at hand.
-    """
-    appends: list[Append] = []
-    sealed: list[Sealed] = []
-    ended: list[SealedGroup] = []
-    for call, answer in zip(calls, answers, strict=True):
-        if type(answer) is SealedGroup:
-            if answer.hashes:
-                sealed.append(answer)
-        elif answer is None:
-            if type(call.what) is Append and call.what.stored is None:
-                appends.append(call.what)
-        elif type(answer) is SealReceipt and type(call.what) is Seal and call.what.content is not None:
-            ended.append(SealedGroup(answer.position, answer.position, call.what.content, (answer.hash,)))
-        elif type(answer) is SealReceipt:
-            content = call.what if type(call.what) is PutEnvelope else None
-            sealed.append(SealedEnvelope(answer, content, type(call.what) is Repeat))
-    if ended:
-        sealed += _runs(ended)
-    if len(sealed) > 1:
-        sealed.sort(key=lambda each: each.first)
-    return appends, sealed
-
-
-def _runs(ended: list[SealedGroup]) -> Iterator[SealedGroup]:
-    """Join envelopes that follow each other, and ended in one turn of the loop, to groups."""
-    ended.sort(key=lambda each: each.first)
-    places = itertools.count()
-    for _, run in itertools.groupby(ended, lambda each: (each.first - next(places), each.group.at)):
-        yield SealedGroup.joined([*run])
 
 
 def silent(seconds: float) -> JournalUnavailable:

@@ -14,7 +14,8 @@ class FireSlots(Write[bool]):
     """Make a run of each slot that has none, and note up to where slots are decided. Answers whether that took place.
 
     Args:
-        until: nothing happens where another broker has decided further already, or the bot is slowed down.
+        until: nothing happens where another broker has decided further already, unless its clock was ahead, or where
+            the bot is slowed down.
         is_each: whether each slot counts. Otherwise a bot that is tried again after a pause gets one run at the most.
     """
 

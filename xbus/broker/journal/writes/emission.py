@@ -323,9 +323,9 @@ class SealedGroup(NamedTuple):
         return cls(run[0].first, run[-1].last, group, [*chain.from_iterable([each.hashes for each in run])])
 
     @property
-    def last_id(self) -> UUID:
+    def last_id(self) -> bytes:
         """The id of the last of them."""
-        return UUID(bytes=self.group.envelope_ids[-1])
+        return self.group.envelope_ids[-1]
 
     def receipt(self, place: int) -> SealReceipt:
         """Give the receipt of one of them."""
@@ -374,9 +374,9 @@ class SealedEnvelope(NamedTuple):
         return self.receipt.position
 
     @property
-    def last_id(self) -> UUID:
+    def last_id(self) -> bytes:
         """Its id."""
-        return self.receipt.envelope_id
+        return self.receipt.envelope_id.bytes
 
     @property
     def type_ids(self) -> set[int] | None:

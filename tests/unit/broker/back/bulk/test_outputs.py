@@ -15,6 +15,7 @@ from tests.support.back import Broker, running
 from tests.support.journal import NOW, small_bus
 from tests.support.recipients import BROKEN, NEW, REFUSED
 from xbus import model
+from xbus.broker.back.bulk.attempt import WantedOutput
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.audit import RepairDecision
@@ -25,7 +26,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.operations.corrections import add_correction
 from xbus.broker.journal.retention.pruning import read_stored_bytes
-from xbus.broker.journal.writes import EndAttempt, Write
+from xbus.broker.journal.writes import BeginAttempt, EndAttempt, Write
 from xbus.broker.journal.writes.pauses import PauseEntry, PauseKind
 from xbus.errors import Failed, JournalError, Refused
 from xbus.rpc.codec import pack_items
@@ -495,3 +496,32 @@ async def test_who_makes_an_output_takes_events_that_are_sent_all_the_same(journ
         await broker.until(lambda: broker.items("store_1") == [b"a", b"b", b"note"])
         assert await ready(broker, attempt_id, [b"A"])
         await broker.until(lambda: broker.items("store_1") == [b"a", b"b", b"note", b"A"])
+
+
+async def test_an_attempt_that_is_broken_off_as_it_is_written_keeps_no_other_one_from_being_begun(
+    journal: Journal,
+) -> None:
+    """1. An attempt is on its way into the journal. 2. Nobody wants the output any more. 3. Somebody wants it."""
+    async with running(journal) as broker:
+        await broker.register("store_1")
+        receipt = await broker.put(*LARGE, type_name="flights")
+        (envelope,) = await journal.read(read_log, 0, 1)
+        (event,) = envelope.events
+        attempts, lost = broker.back.outputs._attempts, asyncio.get_running_loop().create_future()
+        output = WantedOutput(event.event_id, event.graph_id, "names")
+        under_way = asyncio.create_task(attempts.begin(output, receipt.envelope_id, role_id(broker), 3))
+        written, submit = asyncio.Event(), journal.write
+
+        def begin_late(write: Write[Any], **options: Any) -> "asyncio.Future[Any]":
+            answer = submit(write, **options)
+            if isinstance(write, BeginAttempt) and not written.is_set():
+                written.set()
+                return lost
+            return answer
+
+        journal.write = begin_late  # type: ignore[method-assign]
+        await written.wait()
+        under_way.cancel()
+        await asyncio.wait([under_way])
+        again = await attempts.begin(output, receipt.envelope_id, role_id(broker), 3)
+    assert again is not None, "it would wait for the lease of an attempt that nobody makes"

@@ -9,7 +9,7 @@ from tests.support.recipients import NEW, OLD, Script, ScriptedClient, metadata
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.recipients.handshake import MOST_BYTES, MOST_LEVELS, Handshake, introduce
 from xbus.broker.journal.log.catalog import RoleEntry
-from xbus.errors import Refused
+from xbus.errors import CallError, Failed, Refused
 from xbus.ids import token_hash
 
 
@@ -43,9 +43,24 @@ async def test_a_challenge_that_is_none_is_refused(challenge: Any) -> None:
 
 
 async def test_a_proof_that_is_not_accepted_ends_the_introduction() -> None:
+    no = Refused("this is another broker", "log in anew", code="not_proven")
     with pytest.raises(Refused) as refused:
-        await introduction(**{"xbus.challenge": b"c", "xbus.prove": Refused("no", code="not_proven")})
+        await introduction(**{"xbus.challenge": b"c", "xbus.prove": no})
     assert refused.value.code == "recipient_failed"
+    assert refused.value.next_step == "log in anew", "no method is missing"
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        (Refused("there is no method", code="unknown_method"), "implement get_metadata, has_clearing"),
+        (Failed("TypeError: 1"), "see the recipient's log"),
+    ],
+)
+async def test_a_question_that_fails_tells_what_helps(error: CallError, step: str) -> None:
+    with pytest.raises(Refused) as refused:
+        await introduction(has_clearing=error)
+    assert refused.value.next_step.startswith(step)
 
 
 async def test_an_old_recipient_without_features() -> None:

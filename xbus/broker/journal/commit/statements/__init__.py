@@ -1,7 +1,9 @@
 """The statements of each write of the broker. Changes by administrators are in ``configuration`` and ``operations``."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, TypeAlias, cast
 
 import sqlalchemy as sa
 
@@ -22,7 +24,12 @@ from xbus.broker.journal.commit.statements.closing import leave_taken
 from xbus.broker.journal.commit.statements.stored import lasting_appends
 from xbus.broker.journal.log.contents import list_blocks
 from xbus.broker.journal.log.segments import gather
-from xbus.broker.journal.writes import SealedGroup
+from xbus.broker.journal.writes import Sealed, SealedEnvelope, SealedGroup, SealReceipt
+
+News: TypeAlias = tuple[list[writes.Append], list[Sealed]]
+"""The items that writes have stored, and the envelopes that they have sealed; see ``tally``."""
+
+Tally: TypeAlias = tuple[int, int, list[writes.Append], list[Sealed]]
 
 Handler = Callable[[sa.Connection, Any], Sequence[object] | None]
 
@@ -87,20 +94,49 @@ def goes_past_sqlalchemy(group: Sequence[writes.Write[object]]) -> bool:
     return True
 
 
-def tally(group: Sequence[writes.Write[object]], answers: Sequence[object]) -> tuple[int, int]:
-    """Count the bytes of items that writes add: those that they store, or that a bulk worker stored before.
+def tally(group: Sequence[writes.Write[object]], answers: Sequence[object]) -> Tally:
+    """Say what writes have stored and sealed.
 
     Returns:
-        The bytes, and how many writes these are, where each envelope of a ``PutGroup`` is one.
+        The bytes of items that they add: that they store, or that a bulk worker stored before. How many writes these
+        are, where each envelope of a ``PutGroup`` is one. The items stored in the database of envelopes that come in
+        parts, in their order: items in an object store are large, and would take the place of all others. And the
+        sealed envelopes, in position order. Envelopes that came in parts are groups, too, where their content is at
+        hand.
     """
     total, count = 0, len(group)
+    appends: list[writes.Append] = []
+    sealed: list[Sealed] = []
+    ended: list[SealedGroup] = []
     for write, answer in zip(group, answers, strict=True):
         if type(answer) is SealedGroup:
             total += sum(map(len, answer.group.data))
             count += len(answer.hashes) + len(answer.taken) - 1
-        elif (bytes_of := _BYTES_OF.get(type(write))) is not None:
+            if answer.hashes:
+                sealed.append(answer)
+            continue
+        if (bytes_of := _BYTES_OF.get(type(write))) is not None:
             total += bytes_of(write, answer)
-    return total, count
+        if type(write) is writes.Append and write.stored is None:
+            appends.append(write)
+        elif type(answer) is SealReceipt and type(write) is writes.Seal and write.content is not None:
+            ended.append(SealedGroup(answer.position, answer.position, write.content, (answer.hash,)))
+        elif type(answer) is SealReceipt:
+            content = write if type(write) is writes.PutEnvelope else None
+            sealed.append(SealedEnvelope(answer, content, type(write) is writes.Repeat))
+    if ended:
+        sealed += _runs(ended)
+    if len(sealed) > 1:
+        sealed.sort(key=lambda each: each.first)
+    return total, count, appends, sealed
+
+
+def _runs(ended: list[SealedGroup]) -> Iterator[SealedGroup]:
+    """Join envelopes that follow each other, and ended in one turn of the loop, to groups."""
+    ended.sort(key=lambda each: each.first)
+    places = itertools.count()
+    for _, run in groupby(ended, lambda each: (each.first - next(places), each.group.at)):
+        yield SealedGroup.joined([*run])
 
 
 _BYTES_OF: dict[type, Callable[[Any, object], int]] = {
@@ -130,11 +166,9 @@ def carry_out(connection: sa.Connection, group: Sequence[writes.Write[object]], 
         JournalError: one of the calls can't be carried out; nothing of the group may be committed.
     """
     answers: list[Any] = [None] * len(group)
-    places: dict[int, list[int]] = {}
-    for place, write in enumerate(group):
-        places.setdefault(_TURNS[type(write)], []).append(place)
-    for turn in sorted(places):
-        handler, own = _IN_ORDER[turn], places[turn]
+    turns = [*map(_TURNS.__getitem__, map(type, group))]
+    for turn, places in groupby(sorted(range(len(group)), key=turns.__getitem__), turns.__getitem__):
+        handler, own = _IN_ORDER[turn], [*places]
         calls: list[Any] = [*map(group.__getitem__, own)]
         if handler is emission.insert_segments:
             appends = lasting_appends(connection, cast(list[writes.Append], calls))

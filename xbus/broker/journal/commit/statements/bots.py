@@ -13,6 +13,7 @@ from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.rows import NamedRow
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.ids import keyed_envelope_id
+from xbus.slots import LATE
 from xbus.states import BOT_RUN_MOVES, BotRunState, EnvelopeState, check_move
 
 SLOWED_AFTER = 10
@@ -44,7 +45,8 @@ def _fire(connection: sa.Connection, write: writes.FireSlots) -> bool:
         sa.update(model.bot_state)
         .where(
             _STATE.bot_id == write.bot_id,
-            _STATE.slots_until < write.until,
+            # A clock that was ahead has noted what is still to come. No slot gets a second run by that.
+            (_STATE.slots_until < write.until) | (_STATE.slots_until > write.now + LATE),
             _STATE.slowed_until.is_(None) | (_STATE.slowed_until <= write.now),
         )
         .values(slots_until=write.until)

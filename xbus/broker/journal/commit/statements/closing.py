@@ -4,11 +4,15 @@ The rows of whole envelopes are written as they stay, by three statements for ho
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from hashlib import sha256
-from typing import cast
+from itertools import accumulate, repeat
+from operator import methodcaller
+from struct import Struct
+from typing import Any, cast
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -51,7 +55,7 @@ from xbus.broker.journal.log.segments import (
     hash_opening,
     make_row,
 )
-from xbus.broker.journal.writes import GroupType, PutEnvelope, PutEvent, PutGroup, SealedGroup, SealReceipt
+from xbus.broker.journal.writes import PutEnvelope, PutEvent, PutGroup, SealedGroup, SealReceipt
 from xbus.errors import EnvelopeCancelled, EnvelopeIdTaken, JournalError
 from xbus.headers import NO_TAGS, EventTags
 from xbus.states import EnvelopeState
@@ -103,30 +107,18 @@ def seal(
 ) -> list[SealReceipt | SealedGroup]:
     """Receive envelopes in the order in which they came, be they here already or come as a whole."""
     driver = driver_of(connection)
-    count = sum([len(write.envelope_ids) if isinstance(write, PutGroup) else 1 for write in group])
-    position = next_positions(driver, count).start
+    counts = [len(write.envelope_ids) if type(write) is PutGroup else 1 for write in group]
+    firsts = [*accumulate(counts[:-1], initial=next_positions(driver, sum(counts)).start)]
     # By the position of each, or of its first envelope.
-    groups: dict[int, PutGroup] = {}
-    puts: dict[int, PutEnvelope] = {}
-    seals: dict[int, writes.Seal] = {}
-    firsts: list[int] = []
-    for write in group:
-        firsts.append(position)
-        if isinstance(write, PutGroup):
-            groups[position] = write
-            position += len(write.envelope_ids)
-            continue
-        if isinstance(write, PutEnvelope):
-            puts[position] = write
-        else:
-            seals[position] = write
-        position += 1
+    of_kind: dict[type, dict[int, Any]] = {}
+    for position, write in zip(firsts, group, strict=True):
+        of_kind.setdefault(type(write), {})[position] = write
     answers: dict[int, SealReceipt | SealedGroup] = {}
-    if groups:
+    if groups := of_kind.get(PutGroup):
         answers |= put_groups(driver, groups)
-    if puts:
+    if puts := of_kind.get(PutEnvelope):
         answers |= put(connection, puts)
-    if seals:
+    if seals := of_kind.get(writes.Seal):
         answers |= _seal_open(connection, seals)
     return [*map(answers.__getitem__, firsts)]
 
@@ -241,6 +233,13 @@ ASKED_AT_ONCE = 500
 """Ids about which one statement asks. More make fewer statements, and each longer."""
 
 
+MOST_BEGINS = 64
+"""The beginnings of hashes that are kept, as programs send the same types and headers again. More take memory."""
+
+_DIGEST: Callable[[Any], bytes] = methodcaller("digest")
+
+_COUNT = Struct(">Q").pack
+
 _PUT_ENVELOPES = insert_rows(
     "put_envelopes",
     model.envelope,
@@ -351,48 +350,76 @@ def put_groups(driver: Driver, groups: Mapping[int, PutGroup]) -> dict[int, Seal
     events: list[Row] = []
     segments: list[SegmentRow] = []
     keyed: list[str] = []
-    # By headers: programs send the same ones again and again.
-    openings: dict[bytes | None, bytes] = {None: b""}
     sealed: dict[int, SealedGroup] = {}
     for first, group in groups.items():
-        at = moment_text(group.at)
-        hashes: list[bytes] = []
-        known: GroupType | None = None
-        columns = (group.envelope_ids, group.event_ids, group.emitter_ids, group.types, group.items, group.data)
-        for position, (id_bytes, event_bytes, emitter_id, of_type, items, data, head, tags) in enumerate(
-            zip(*columns, group.heads, group.tags, strict=True), first
-        ):
-            if of_type is not known:
-                known = of_type
-                type_id, _, hashed_name, graph_id, is_compressed = of_type
-                name = hashed_name.encode() + b"\0"
-            envelope_id, event_id = id_bytes.hex(), event_bytes.hex()
-            ordering_key, key, headers = head
-            data_hash = sha256(data).digest() if data else b""
-            if tags is NO_TAGS:
-                if (opening := openings.get(headers)) is None:
-                    opening = openings[headers] = hash_opening(headers)
-                middle = b"" if headers is None else LONE_SEGMENT if data else NO_SEGMENTS
-                whole = sha256(opening + name + items.to_bytes(8, "big") + middle + data_hash).digest()
-            else:
-                whole = content_hash([Content(hashed_name, items, (data_hash,) if data else (), tags)], headers)
-            hashes.append(whole)
-            if key is not None:
-                keyed.append(envelope_id)
+        data, items, at = group.data, group.items, repeat(moment_text(group.at))
+        ids, event_ids = [*map(bytes.hex, group.envelope_ids)], [*map(bytes.hex, group.event_ids)]
+        head = _, keys, headers = [*zip(*group.heads, strict=True)]
+        type_ids, _, hashed_names, graph_ids, _ = zip(*group.types, strict=True)
+        sizes = [*map(len, data)]
+        in_rows: Iterable[Iterable[object]] = (data, data_hashes := _hashes(data), repeat(None))
+        if not 0 < min(sizes) <= max(sizes) <= SMALL_BYTES:
+            data_hashes = [data_hash if size else b"" for data_hash, size in zip(data_hashes, sizes, strict=True)]
+            in_rows = zip(*_in_rows(group, data_hashes, segments), strict=True)
+        hashes = _content_hashes(group, hashed_names, headers, data_hashes)
+        of_keyed: Iterable[bytes | None] = repeat(None)
+        if keys.count(None) < len(keys):
             # One segment, so the hash is also the one that does not depend on how it is cut.
-            hashed = (whole, None if key is None else whole)
-            row = (envelope_id, emitter_id, at, ordering_key, key, headers, at, position, items, len(data), *hashed)
-            envelopes.append(row)
-            stored, plain_bytes = compress(data) if is_compressed else (data, None)
-            in_event: Row = (stored, data_hash, plain_bytes)
-            if not 0 < len(stored) <= SMALL_BYTES:
-                in_event = NO_SEGMENT
-                if stored:
-                    segments.append(SegmentRow(UUID(bytes=event_bytes), 0, items, stored, data_hash, None, plain_bytes))
-            events.append((event_id, envelope_id, type_id, graph_id, items, items, *tags, *in_event))
-        sealed[first] = SealedGroup(first, first + len(hashes) - 1, group, hashes)
+            of_keyed = [None if key is None else whole for key, whole in zip(keys, hashes, strict=True)]
+            keyed += [each for each, key in zip(ids, keys, strict=True) if key is not None]
+        positions = range(first, first + len(ids))
+        lasting = (at, positions, items, sizes, hashes, of_keyed)
+        envelopes += zip(ids, group.emitter_ids, at, *head, *lasting, strict=False)
+        tags = zip(*group.tags, strict=True)
+        events += zip(event_ids, ids, type_ids, graph_ids, items, items, *tags, *in_rows, strict=False)
+        sealed[first] = SealedGroup(first, positions[-1], group, hashes)
     _insert(driver, envelopes, events, segments, keyed)
     return sealed
+
+
+def _hashes(parts: Iterable[bytes]) -> list[bytes]:
+    return [*map(_DIGEST, map(sha256, parts))]
+
+
+@lru_cache(MOST_BEGINS)
+def _hash_begin(headers: bytes | None, hashed_name: str) -> bytes:
+    """Write what the hash of an envelope with one event begins with, up to the number of its items."""
+    return (b"" if headers is None else hash_opening(headers)) + hashed_name.encode() + b"\0"
+
+
+def _content_hashes(
+    group: PutGroup, hashed_names: Sequence[str], headers: Sequence[bytes | None], data_hashes: Sequence[bytes]
+) -> list[bytes]:
+    """Hash the envelopes of a group as ``content_hash`` does, most of them without a call of a Python function."""
+    before: Iterable[bytes] = repeat(b"")
+    if headers.count(None) < len(headers):
+        before = [
+            b"" if head is None else LONE_SEGMENT if data_hash else NO_SEGMENTS
+            for head, data_hash in zip(headers, data_hashes, strict=True)
+        ]
+    begins = map(_hash_begin, headers, hashed_names)
+    hashes = _hashes(map(b"".join, zip(begins, map(_COUNT, group.items), before, data_hashes, strict=False)))
+    if group.tags.count(NO_TAGS) < len(hashes):
+        for place, tags in enumerate(group.tags):
+            segment_hashes = (data_hashes[place],) if data_hashes[place] else ()
+            content = Content(hashed_names[place], group.items[place], segment_hashes, tags)
+            hashes[place] = content_hash([content], headers[place])
+    return hashes
+
+
+def _in_rows(group: PutGroup, data_hashes: Sequence[bytes], segments: list[SegmentRow]) -> list[Row]:
+    """Give what the rows of events have of their segments, and add the segments that have rows of their own."""
+    rows: list[Row] = []
+    columns = zip(group.event_ids, group.types, group.items, group.data, data_hashes, strict=True)
+    for event_id, of_type, items, data, data_hash in columns:
+        stored, plain_bytes = compress(data) if of_type.compress else (data, None)
+        if 0 < len(stored) <= SMALL_BYTES:
+            rows.append((stored, data_hash, plain_bytes))
+            continue
+        rows.append(NO_SEGMENT)
+        if stored:
+            segments.append(SegmentRow(UUID(bytes=event_id), 0, items, stored, data_hash, None, plain_bytes))
+    return rows
 
 
 def _insert(
