@@ -179,7 +179,7 @@ class GroupDelivery:
         return shares
 
     def _find_way(self, lane: Lane, types: frozenset[GroupType]) -> "_ReadyWay | None":
-        """Find which consumers get groups of some types; None where one needs a run, or its state a look each time."""
+        """Find which consumers get groups of some types; None where one of them needs a run, or a look."""
         leading: dict[BundleParty, set[int]] = {}
         for each in types:
             graph = self._log.known_graphs.get(each.graph_id)
