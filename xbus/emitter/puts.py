@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from itertools import compress
+from itertools import accumulate, compress
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from xbus.clock import Clock
@@ -14,7 +15,7 @@ from xbus.emitter.stream import RepeatableCall, Stream
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Refused
 from xbus.headers import NO_TAGS, EventTags
-from xbus.ids import Ids, texts_of
+from xbus.ids import DIGITS, Ids, texts_of
 from xbus.rpc.codec import Value, pack_items
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import bad_answer
@@ -47,7 +48,11 @@ _Put: TypeAlias = tuple[str, int, bytes, EnvelopeHead | None, EventTags | None]
 Entry: TypeAlias = tuple[bytes | None, bytes | None, str, int, bytes, EnvelopeHead | None, EventTags | None]
 """An envelope on the wire: its id and that of its event, then those of ``_Put``."""
 
+_DATA = itemgetter(2)
+
 _ID_BYTES = 16
+_GROUPED = [bytes, int, bytes]
+"""The types of the fields of a receipt on the wire."""
 
 
 class GoesAlone(Exception):
@@ -121,6 +126,7 @@ class Puts:
     def __init__(self, context: PutLine) -> None:
         self._context = context
         self._loop = asyncio.get_running_loop()
+        self._new_receipt = partial(asyncio.Future[Receipt], loop=self._loop)
         self._turn = context.session.turn
         self._window = context.window
         answer, retry = context.options.answer_seconds, context.options.retry_seconds
@@ -131,7 +137,7 @@ class Puts:
         """The future of the receipt of each put in ``_waiting``, in the same order."""
         self._out: set[_PutMessage] = set()
         self._is_due = False
-        """Whether what waits will be sent without a further put or answer."""
+        """Whether what waits will be sent without a further put."""
         self._room: asyncio.Task[None] | None = None
 
     def put(
@@ -148,12 +154,11 @@ class Puts:
         Returns:
             A future of its receipt. It fails with ``GoesAlone``, and with what a call of its own would raise.
         """
-        receipt: asyncio.Future[Receipt] = asyncio.Future(loop=self._loop)
-        data = pack_items(items) if items else b""
+        receipt = self._new_receipt()
         head = EnvelopeHead(**options) if options else None
-        self._waiting.append((type_name, len(items), data, head, None if tags is NO_TAGS else tags))
+        self._waiting.append((type_name, len(items), pack_items(items), head, None if tags is NO_TAGS else tags))
         self._receipts.append(receipt)
-        if not self._is_due and len(self._out) < MESSAGES_OUT:
+        if not self._is_due:
             self._is_due = True
             self._turn.at_end(self._send)
         return receipt
@@ -178,49 +183,48 @@ class Puts:
         _fail(receipts, not_open())
 
     def _send(self) -> None:
-        self._is_due = False
+        """Send what waits, in messages, as far as they may be out."""
         while self._waiting and len(self._out) < MESSAGES_OUT:
             if not self._window.is_open:
-                self._is_due = True
                 if self._room is None:
                     self._room = self._loop.create_task(self._send_with_room(), name="xbus emitter waits for room")
                 return
-            number, size = 0, 0
-            for put in self._waiting[:MOST_ENVELOPES]:
-                size += len(put[2])
-                if number and size > MOST_BYTES:
-                    size -= len(put[2])
-                    break
-                number += 1
-            puts, receipts = self._waiting[:number], self._receipts[:number]
-            self._waiting, self._receipts = self._waiting[number:], self._receipts[number:]
+            puts, receipts = self._waiting, self._receipts
+            size = sum(map(len, map(_DATA, puts)))
+            if len(puts) > MOST_ENVELOPES or size > MOST_BYTES:
+                sizes = accumulate([len(put[2]) for put in puts[:MOST_ENVELOPES]])
+                number = max(1, sum([size <= MOST_BYTES for size in sizes]))
+                puts, receipts = puts[:number], receipts[:number]
+            self._waiting, self._receipts = self._waiting[len(puts) :], self._receipts[len(puts) :]
             if True in map(asyncio.Future.done, receipts):
                 are_wanted = [not receipt.done() for receipt in receipts]
-                puts, receipts = list(compress(puts, are_wanted)), list(compress(receipts, are_wanted))
-                size = sum([len(put[2]) for put in puts])
-                if not puts:
-                    continue
-            message = _PutMessage(self._entries(puts), receipts, size, self._context.clock.monotonic())
-            self._out.add(message)
-            self._window.take(size)
-            try:
-                self._context.session.ask(VERB, (message.entries,), partial(self._answered, message), self._seconds)
-            except Exception:
-                # One of them has no form on the wire: by calls of their own the others go, and that one raises. The
-                # ids stay, as another error may come when the call is on its way.
-                self._out.discard(message)
-                self._window.give(size)
-                for receipt, entry in zip(receipts, message.entries, strict=True):
-                    _fail([receipt], GoesAlone(_ids_of(entry)))
+                puts, receipts = [*compress(puts, are_wanted)], [*compress(receipts, are_wanted)]
+            if puts:
+                self._ask(puts, receipts)
+        self._is_due = len(self._out) >= MESSAGES_OUT
+
+    def _ask(self, puts: "Sequence[_Put]", receipts: "list[asyncio.Future[Receipt]]") -> None:
+        context, size = self._context, sum(map(len, map(_DATA, puts)))
+        message = _PutMessage(self._entries(puts), receipts, size, context.clock.monotonic())
+        self._out.add(message)
+        self._window.take(size)
+        try:
+            context.session.ask(VERB, (message.entries,), partial(self._answered, message), self._seconds)
+        except Exception:
+            # One of them has no form on the wire: by calls of their own the others go, and that one raises. The
+            # ids stay, as another error may come when the call is on its way.
+            self._out.discard(message)
+            self._window.give(size)
+            for receipt, entry in zip(receipts, message.entries, strict=True):
+                _fail([receipt], GoesAlone(_ids_of(entry)))
 
     def _entries(self, puts: "Sequence[_Put]") -> Sequence[Entry]:
         ids = iter(self._context.ids.new_bytes(2 * len(puts)))
-        entries: list[Entry] = []
-        for envelope_id, event_id, put in zip(ids, ids, puts, strict=False):
-            # From the key of an envelope its ids follow.
-            has_key = put[3] is not None and put[3].key is not None
-            entries.append((None, None, *put) if has_key else (envelope_id, event_id, *put))
-        return entries
+        # From the key of an envelope its ids follow.
+        return [
+            (of_envelope, of_event, *put) if (head := put[3]) is None or head.key is None else (None, None, *put)
+            for of_envelope, of_event, put in zip(ids, ids, puts, strict=False)
+        ]
 
     async def _send_with_room(self) -> None:
         await self._window.room()
@@ -236,9 +240,10 @@ class Puts:
             return
         self._out.discard(message)
         self._window.give(message.size)
-        _give(message, answer)
+        _give(message.entries, message.receipts, answer)
         self._turn.wakes = True
-        if self._waiting and not self._is_due:
+        self._is_due = bool(self._waiting)
+        if self._is_due:
             self._send()
 
     def _insist(self, message: _PutMessage, error: CallError) -> None:
@@ -251,7 +256,7 @@ class Puts:
             if answer.cancelled() or (error := answer.exception()) is not None:
                 _fail(message.receipts, asyncio.CancelledError() if answer.cancelled() else error)
             else:
-                _give(message, answer.result())
+                _give(message.entries, message.receipts, answer.result())
             self._send()
 
         stream.insist(call, message.began, error).add_done_callback(answered)
@@ -280,8 +285,9 @@ class Puts:
             )
         finally:
             self._context.end(stream)
-        outcomes = _outcomes(entries, answer)
-        return [outcome if isinstance(outcome, Receipt) else None for outcome in outcomes]
+        receipts = [self._new_receipt() for _ in puts]
+        _give(entries, receipts, answer)
+        return [None if receipt.exception() else receipt.result() for receipt in receipts]
 
 
 def _fail(receipts: "Sequence[asyncio.Future[Receipt]]", error: BaseException | None) -> None:
@@ -290,31 +296,20 @@ def _fail(receipts: "Sequence[asyncio.Future[Receipt]]", error: BaseException | 
             receipt.set_exception(error or asyncio.CancelledError())
 
 
-def _give(message: _PutMessage, answer: Value) -> None:
-    for receipt, outcome in zip(message.receipts, _outcomes(message.entries, answer), strict=True):
-        if receipt.done():
-            continue
-        if isinstance(outcome, Receipt):
-            receipt.set_result(outcome)
-        else:
-            receipt.set_exception(outcome)
-
-
-def _outcomes(entries: Sequence[Entry], answers: Value) -> list[Receipt | CallError | GoesAlone]:
-    """Read the answer to a message: the outcome of each of its envelopes; no function of Python is called for each."""
+def _give(entries: Sequence[Entry], receipts: "Sequence[asyncio.Future[Receipt]]", answers: Value) -> None:
+    """Read the answer to a message: a receipt or an error for each; no function of Python is called for a receipt."""
     if type(answers) is not list or len(answers) != len(entries):
         answers = [None] * len(entries)
-    outcomes: list[Receipt | CallError | GoesAlone] = []
     told: Any
-    for entry, told in zip(entries, answers, strict=True):
-        match told:
-            case [bytes(made), position, bytes(digest)] if type(position) is int and len(made) == _ID_BYTES:
-                digits = made.hex()
-                text = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-                outcomes.append(tuple.__new__(Receipt, (text, position, 1, entry[3], digest, position == 0)))
-            case _:
-                outcomes.append(_error_of(told, _ids_of(entry)))
-    return outcomes
+    for entry, receipt, told in zip(entries, receipts, answers, strict=True):
+        if receipt.done():
+            continue
+        if type(told) is list and [*map(type, told)] == _GROUPED and len(told[0]) == _ID_BYTES:
+            made, position, digest = told
+            text = b"-".join(DIGITS.unpack(made.hex().encode())).decode()
+            receipt.set_result(tuple.__new__(Receipt, (text, position, 1, entry[3], digest, position == 0)))
+        else:
+            receipt.set_exception(_error_of(told, _ids_of(entry)))
 
 
 def _ids_of(entry: Entry) -> Sequence[str]:

@@ -8,6 +8,8 @@ would fail alike. A refusal leaves the others alone.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, repeat
+from operator import itemgetter
 from types import NoneType
 from typing import Protocol, TypeAlias
 
@@ -15,7 +17,7 @@ from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.recipient.base import Recipient, Worker, kind_of
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import STOPPED, AuthorThread, Calls, stopped
-from xbus.recipient.envelope import WIRE_FIELDS, Batch, Envelope, Event, Note, Rows, checked_note
+from xbus.recipient.envelope import Batch, Envelope, Event, Note, Rows, checked_notes, packed_headers
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.ways import Connections
@@ -40,10 +42,9 @@ class EnvelopeDelivery(Envelope):
 
     Args:
         envelope_id: the envelope's UUID as text.
-        note: as of ``Envelope``.
 
     Attributes:
-        events: those that have begun or came whole, by id.
+        events: those that have begun, by id; without the only item of an envelope that came whole.
         at: the event that the author's code is at; None before the first one and at the commit of several.
     """
 
@@ -51,11 +52,8 @@ class EnvelopeDelivery(Envelope):
     _refusal: Refusal | None = None
     _error: CallError | None = None
 
-    def __init__(self, envelope_id: str, note: Note | None = None) -> None:
-        # As of ``Envelope``, whose method each envelope would call.
-        self.id = envelope_id
-        if note is not None:
-            self._note = note
+    def __init__(self, envelope_id: str) -> None:
+        super().__init__(envelope_id)
         self.events: dict[str, Event] = {}
 
     def add_event(self, event_id: str, type_name: str, headers: Mapping[Key, Value] | None = None) -> Event:
@@ -98,7 +96,7 @@ class EnvelopeDelivery(Envelope):
                 to its turn with each step of another.
         """
         work: EnvelopeWork = {"envelope_id": self.id, "progress": steps}
-        for event in self.events.values():
+        for event in self._begun[-1:]:
             done, of = event.told
             work |= {"event_id": event.id, "done": done, "of": of}
         return work
@@ -106,7 +104,11 @@ class EnvelopeDelivery(Envelope):
     @property
     def steps(self) -> int:
         """Grows while the author's code advances with this envelope."""
-        return sum([event.steps for event in self.events.values()])
+        return sum([event.steps for event in self._begun])
+
+    @property
+    def _begun(self) -> list[Event]:
+        return [*self.events.values()] or ([] if self.at is None else [self.at])
 
     def stop(self) -> None:
         """Take no step any more, not even those that are in line already."""
@@ -246,7 +248,8 @@ class OpenDeliveries:
     def work(self) -> list[EnvelopeWork]:
         """Describe, for a heartbeat, each open envelope and each that is about to be rolled back."""
         deliveries = [*self._open.values(), *self._stopping]
-        steps = self._author_thread.steps + self._steps_of_old + sum(delivery.steps for delivery in deliveries)
+        steps = self._author_thread.steps + self._calls.steps + self._steps_of_old
+        steps += sum([delivery.steps for delivery in deliveries])
         return [delivery.work(steps) for delivery in deliveries]
 
     def open(self, envelope_id: str, note: list[Value] | None) -> EnvelopeDelivery:
@@ -273,9 +276,7 @@ class OpenDeliveries:
             Refused: one of them has begun (``envelope_open``).
         """
         self.check_caller()
-        begun: dict[str, EnvelopeDelivery] = {}
-        for delivery in deliveries:
-            begun[delivery.id] = delivery
+        begun = {delivery.id: delivery for delivery in deliveries}
         if len(begun) < len(deliveries) or not self._open.keys().isdisjoint(begun):
             raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
         if self.is_closing:
@@ -312,9 +313,9 @@ class OpenDeliveries:
         for delivery in deliveries:
             if open_here.get(delivery.id) is delivery:
                 del open_here[delivery.id]
-                for event in delivery.events.values():
-                    self._steps_of_old += event.taken + event.reports
-                delivery.let_go()
+                if delivery.at is not None or delivery.events:
+                    self._steps_of_old += delivery.steps
+                    delivery.let_go()
         if self._ended is not None:
             self._look_whether_idle()
 
@@ -397,8 +398,11 @@ _ENVELOPES = {(str, list), (str, list, NoneType), (str, list, list)}
 _EVENTS = {(str, str, list), (str, str, list, NoneType), (str, str, list, dict)}
 """The types of the fields of an event in it."""
 
+_BATCHES, _HEADERS = itemgetter(2), itemgetter(slice(3, None))
+
+_ITEM_HEADER, _BEHIND_HEADER = itemgetter(slice(0, 2)), itemgetter(slice(2, None))
 _SHORT = {SHORT_BIN + bytes((size,)): size + 2 for size in range(256)}
-"""The bytes of items in a segment of one short item, by its first two."""
+"""The bytes of items in a segment of one short item, by its header."""
 
 
 def takes_bundles(recipient: Recipient) -> bool:
@@ -428,44 +432,35 @@ def _keeps_nothing(recipient: Recipient) -> bool:
 class WholeEnvelope(EnvelopeDelivery):
     """An envelope of a bundle: its state here, and its events with their items.
 
+    Args:
+        envelope_id: the envelope's UUID as text.
+        note: as of ``Envelope``.
+        events: ``(event_id, type_name, batches)`` of each, or with its headers behind; all of it was checked.
+        single: the event and the bytes of its item, where it is one event of one item.
+
     Attributes:
         is_prepared: whether it stays open for a decision.
         made_bytes: the bytes of the items that a worker has made of it.
-        item: the bytes of its item, where it is one event of one item.
     """
 
     is_prepared: bool = False
     made_bytes: int = 0
-    item: bytes | None = None
-    _contents: list[tuple[Event, list[Batch]]] | None = None
 
-    def read_events(self, events: Rows) -> None:
-        """Take up the events.
-
-        Raises:
-            Refused: as ``read_bundle``.
-        """
-        contents: list[tuple[Event, list[Batch]]] = []
-        for row in events:
-            if type(row) is not list or tuple(map(type, row)) not in _EVENTS or row[0] in self.events:
-                raise _wrong_form()
-            event_id, name, batches, *headers = row
-            self.events[event_id] = event = Event(event_id, name, self)
-            if headers and headers[0]:
-                event.read_headers(headers[0])
-            # Most envelopes have one event of one item, and most items less than 256 bytes.
-            if len(events) == len(batches) == 1 and type(batch := batches[0]) is list and len(batch) == WIRE_FIELDS:
-                data = batch[2]
-                if type(data) is bytes and _SHORT.get(data[:2]) == len(data) and batch == [0, 1, data, None]:
-                    self.item = data[2:]
-                    return
-            contents.append((event, [Batch.of_wire(batch) for batch in batches]))
-        self._contents = contents
-
-    def let_go(self) -> None:  # of each envelope of a bundle, so it calls no other method
-        """Keep neither the item nor what refers back to the envelope."""
+    def __init__(
+        self, envelope_id: str, note: Note | None, events: Rows, single: tuple[Rows, bytes] | None = None
+    ) -> None:
+        self.id = envelope_id
+        if note is not None:
+            self._note = note
         self.events = {}
-        self.at = self.item = self._contents = None
+        self.rows: Rows | None = events
+        """The events; None once it is let go."""
+        self.single = single
+
+    def let_go(self) -> None:
+        """Keep neither the items nor what refers back to the envelope."""
+        super().let_go()
+        self.rows = self.single = None
 
     def take(self, calls: Calls) -> BundleAnswer:
         """Bring the envelope to the author's code; give the answer, with what a worker made of each event.
@@ -473,15 +468,12 @@ class WholeEnvelope(EnvelopeDelivery):
         Raises:
             Exception: as the author's code; or it was let go (``envelope_stopped``).
         """
-        contents = self._contents
-        if contents is None:
-            if self.item is None:  # it was let go: without its content it must not be committed
-                raise stopped()
-            contents = [(event, [Batch([self.item], 0)]) for event in self.events.values()]
+        if self.rows is None:  # without its content it must not be committed
+            raise stopped()
         made: list[list[WireBatch]] = []
-        for event, batches in contents:
-            self.at = event
-            _, items = calls.whole_event(event, batches)
+        for event_id, name, batches, *headers in self.rows:
+            self.at = event = self.add_event(event_id, name, *headers)
+            _, items = calls.whole_event(event, batches if self.single is None else [Batch([self.single[1]], 0)])
             self.made_bytes += sum([len(item.data) for item in items])
             made.append(wire_batches(items, OUTPUT_BYTES))
         if self.made_bytes > OUTPUT_BYTES:
@@ -499,15 +491,53 @@ def read_bundle(envelopes: Rows) -> list[WholeEnvelope]:
     Raises:
         Refused: an envelope has not that form (``wrong_arguments``), or its items do not fit together (``bad_items``).
     """
-    bundle: list[WholeEnvelope] = []
-    for row in envelopes:
-        if type(row) is not list or tuple(map(type, row)) not in _ENVELOPES:
-            raise _wrong_form()
-        envelope_id, events, *note = row
-        whole = WholeEnvelope(envelope_id, checked_note(note[0]) if note and note[0] is not None else None)
-        whole.read_events(events)
-        bundle.append(whole)
-    return bundle
+    return _single_items(envelopes) or [*map(_read_whole, envelopes)]
+
+
+def _single_items(envelopes: Rows) -> list[WholeEnvelope] | None:
+    """Read envelopes of one event of one short item, as most are; no function of Python is called for each.
+
+    Returns:
+        None where one of them is something else, or has a fault.
+    """
+    try:
+        ids, of_envelopes, notes = zip(*envelopes, strict=True)
+        (events,) = zip(*of_envelopes, strict=True)
+        of_events = [*map(_BATCHES, events)]
+        (batches,) = zip(*of_events, strict=True)
+        firsts, counts, data, indices = zip(*batches, strict=True)
+        if (
+            {*map(type, chain(envelopes, of_envelopes, events, of_events, batches))} != {list}
+            or {*map(type, ids)} != {str}
+            or not {*map(tuple, map(map, repeat(type), events))} <= _EVENTS
+            or {*zip(firsts, counts, indices, strict=True)} != {(0, 1, None)}
+            or [*map(_SHORT.get, map(_ITEM_HEADER, data))] != [*map(len, data)]
+            or None in notes
+        ):
+            return None
+    except (IndexError, TypeError, ValueError):
+        return None
+    _check_headers(events)
+    singles = zip(events, map(_BEHIND_HEADER, data), strict=True)
+    return [*map(WholeEnvelope, ids, checked_notes(notes), of_envelopes, singles)]
+
+
+def _read_whole(row: Rows) -> WholeEnvelope:
+    if type(row) is not list or tuple(map(type, row)) not in _ENVELOPES:
+        raise _wrong_form()
+    envelope_id, rows, *note = row
+    fit = [type(event) is list and tuple(map(type, event)) in _EVENTS for event in rows]
+    if not all(fit) or len({event[0] for event in rows}) < len(rows):
+        raise _wrong_form()
+    _check_headers(rows)
+    events = [(event_id, name, [*map(Batch.of_wire, batches)], *headers) for event_id, name, batches, *headers in rows]
+    (told,) = checked_notes([note[0]]) if note and note[0] is not None else (None,)
+    return WholeEnvelope(envelope_id, told, events)
+
+
+def _check_headers(events: Rows) -> None:
+    for headers in filter(None, chain.from_iterable(map(_HEADERS, events))):
+        packed_headers(headers)
 
 
 def take_all(
@@ -531,16 +561,22 @@ def take_all(
             if whole.is_stopped:
                 raise stopped()
             # Nearly all envelopes are of one item, and nearly all consumers take each by itself.
-            if takes_single_items and whole.item is not None:
-                (whole.at,) = whole.events.values()
-                calls.whole_item(whole.at, whole.item)
+            if takes_single_items and whole.single is not None:
+                (event_id, name, _, *headers), item = whole.single
+                whole.at = event = Event(event_id, name, whole)
+                if headers and headers[0]:
+                    event.read_headers(headers[0])
+                calls.whole_item(event, item)
             else:
                 answer = whole.take(calls)
             if answer is not _TOO_LARGE:
-                if not commits:
-                    whole.is_prepared = True
-                elif has_commit or whole.files or whole.is_stopped:
+                whole.is_prepared = not commits
+                if commits and (has_commit or whole.files or whole.is_stopped):
                     calls.commit(whole)
+                if commits and takes_single_items and whole.single is not None:
+                    # As ``let_go``, whose call each envelope would pay for.
+                    whole.at = whole.rows = whole.single = None
+                    calls.steps += event.taken + event.reports
         except BaseException as error:
             answer = _answer_to(whole, error)
         answers.append(answer)

@@ -3,7 +3,8 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import product
+from itertools import product, repeat
+from operator import itemgetter
 from types import NoneType
 from typing import Any, TypeAlias, TypeGuard
 
@@ -21,11 +22,12 @@ Note: TypeAlias = tuple[str | None, str | None, str | None, int | None, float | 
 """The facts that the broker tells of an envelope: emitter, key, ordering key, position, when it was sealed in seconds
 of unix time, and which attempt this is."""
 
-Rows: TypeAlias = list[Any]
+Rows: TypeAlias = Sequence[Any]
 """Rows of the wire, of which the types of all fields are looked at together."""
 
 _TEXT = (str, NoneType)
 _BYTES = (bytes, NoneType)
+_FIELDS = itemgetter(slice(NOTE_FIELDS))
 _NOTES = frozenset(product(_TEXT, _TEXT, _TEXT, (int,), (float, int, NoneType), (int,)))
 """The types of the fields of a note. One look tells whether all of them fit."""
 
@@ -60,7 +62,7 @@ class Envelope(_Delivered):
 
     Args:
         envelope_id: its UUID as text.
-        note: what the broker tells of it, as of ``checked_note``; None where it tells nothing.
+        note: what the broker tells of it, as of ``checked_notes``; None where it tells nothing.
 
     Attributes:
         id: its UUID as text; the same each time that it comes.
@@ -134,20 +136,21 @@ class Envelope(_Delivered):
         Raises:
             Refused: it is no note (``wrong_arguments``).
         """
-        self._note = checked_note(note)
+        (self._note,) = checked_notes([note])
 
 
-def checked_note(note: Any) -> Note:
-    """Let a note pass.
+def checked_notes(notes: Rows) -> list[Note]:
+    """Let notes pass; no function of Python is called for each.
 
     Raises:
-        Refused: it is none (``wrong_arguments``).
+        Refused: one of them is none (``wrong_arguments``).
     """
-    if type(note) is list:
-        told: Any = tuple(note[:NOTE_FIELDS])
-        if tuple(map(type, told)) in _NOTES and (told[4] is None or _EARLIEST <= told[4] < _LATEST):
-            read: Note = told
-            return read
+    if {*map(type, notes)} <= {list}:
+        told = [*map(_FIELDS, notes)]
+        if {*map(tuple, map(map, repeat(type), told))} <= _NOTES:
+            moments = [note[4] for note in told if note[4] is not None]
+            if all(map(_EARLIEST.__le__, moments)) and all(map(_LATEST.__gt__, moments)):
+                return [*map(tuple, told)]
     raise Refused("a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments")
 
 

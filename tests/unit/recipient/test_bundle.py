@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import threading
+import time
 import uuid
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,8 +25,9 @@ from xbus.recipient import BulkWorker, Consumer, Envelope, Event, Handover, Item
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.calls import AuthorThread, Calls
 from xbus.recipient.deliveries import OUTPUT_BYTES, OpenDeliveries, read_bundle, take_all
-from xbus.recipient.envelope import checked_note
+from xbus.recipient.envelope import checked_notes
 from xbus.rpc.codec import Value, pack, pack_items
+from xbus.rpc.deferred import Promise
 
 FAILED = ("recipient_failed", "KeyError: 'client'")
 
@@ -140,6 +142,36 @@ async def test_the_outcome_is_told_in_a_turn_so_that_the_answer_goes_at_its_end(
     assert await outcome == "done"
     desk.close()
     assert are_busy == [True]
+
+
+async def test_a_brief_job_is_told_in_the_turn_in_which_it_was_given() -> None:
+    turn = LoopTurn()
+    desk = AuthorThread("author", turn, brief_seconds=DEADLINE_SECONDS)
+    told: list[str] = []
+
+    def give() -> None:
+        for job in (lambda: "a", lambda: "b"):
+            desk.give(job).add_done_callback(lambda done: told.append(done.result()))
+
+    turn.run(give)
+    assert told == ["a", "b"]
+    desk.close()
+
+
+async def test_the_loop_goes_on_beside_a_long_job_and_does_not_wait_for_the_next() -> None:
+    turn = LoopTurn()
+    desk = AuthorThread("author", turn, brief_seconds=0.01)
+    may_go_on = threading.Event()
+    outcomes: list[Promise[bool]] = []
+    turn.run(lambda: outcomes.append(desk.give(lambda: may_go_on.wait(60))))
+    assert not outcomes[0].done()
+    time.sleep(0.02)
+    may_go_on.set()
+    assert await outcomes[0]
+    turn.run(lambda: outcomes.append(desk.give(lambda: True)))
+    assert not outcomes[1].done(), "it is rung for, and heard in another turn"
+    assert await outcomes[1]
+    desk.close()
 
 
 async def test_who_raises_at_an_outcome_leaves_the_others_alone_and_a_closed_thread_keeps_nothing() -> None:
@@ -360,7 +392,7 @@ def test_a_further_envelope_of_one_item_costs_few_calls() -> None:
     calls = Calls(Takes(), cast(AuthorThread, OwnThread()))
 
     def take(count: int) -> int:
-        envelopes: list[Value] = [whole(str(number), b"a") for number in range(count)]
+        envelopes: list[Value] = [[*whole(str(number), b"a"), NOTE] for number in range(count)]
         deliveries = cast(OpenDeliveries, SimpleNamespace(is_closing=False))
         return calls_of(lambda: take_all(calls, read_bundle(envelopes), deliveries))
 
@@ -503,7 +535,7 @@ async def test_a_note_of_a_moment_that_no_calendar_has_is_refused(bench: Bench, 
 
 @pytest.mark.parametrize("sealed_at", [-62_135_596_800, 0.0, 253_402_300_799.0, None])
 def test_a_note_that_is_taken_can_be_read(sealed_at: float | None) -> None:
-    envelope = Envelope("A", checked_note([None, None, None, 7, sealed_at, 1]))
+    envelope = Envelope("A", checked_notes([[None, None, None, 7, sealed_at, 1]])[0])
     assert (None if envelope.sealed_at is None else envelope.sealed_at.timestamp()) == sealed_at
 
 
@@ -620,7 +652,9 @@ async def test_heartbeats_tell_of_all_and_show_progress(bench: Bench, store: Sto
     store.may_go_on.set()
     await taking
     assert bench.api.work() == []
-    assert bench.api.deliveries._steps_of_old >= 4
+    await bench.api.start_event("D", "E", "notes")
+    (work,) = bench.api.deliveries.work()
+    assert work["progress"] - bench.desk.steps >= 4, "the items of envelopes that have ended count"
 
 
 # -- asynchronous ----------------------------------------------------------------------------------------------------

@@ -16,13 +16,21 @@ from xbus.supervision.health import Health
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS = 60.0
-"""Seconds from a start to the first round: a broker that starts after a crash has recipients to serve first."""
+"""Seconds from a start to the first round: a broker that starts after a crash has recipients to serve first. A page
+that can't be read is tried again as late."""
 
 ROUND_SECONDS = 7 * 24 * 3600.0
 """Seconds between rounds. Fewer find damage sooner in what nobody reads, and read the whole journal more often."""
 
 PAGE_SECONDS = 0.25
 """Seconds that a page of 1 MiB takes at the least: 100 GB take seven hours, and a disk is left to others."""
+
+TRIES = 10
+"""Times that a page is tried, a minute apart, before health tells that it can't be read. Fewer take a disturbance for
+damage."""
+
+UNREAD = "stored items that can't be read"
+"""The name by which health reports a page that the database, or an object store, does not give any more."""
 
 MET = "stored items"
 """The name by which health reports damage that a delivery or a reader met. A round names the events."""
@@ -74,18 +82,24 @@ class DamageKeeper:
         self._end_before(began)
 
     async def _look_through(self, find: Callable[[Connection, SegmentPlace], DamagePage | None]) -> None:
-        place = BEGINNING
+        place, failed = BEGINNING, 0
         while True:
             began = self._clock.monotonic()
             try:
                 page = await self._journal.read(find, place)
             except JournalError as error:
                 log.info("items not compared: %s", error, extra={"action": "damage_unread"})
+                # An outage of all is told by others, and ends.
+                failed += self._journal.outage is None
+                if failed == TRIES:
+                    # Health answers everybody, and the words of a database may name places.
+                    self._tell(UNREAD, "stored items can't be read, and those behind them are not compared")
                 await asyncio.sleep(FIRST_SECONDS)
                 continue
+            self._end(UNREAD)
             if page is None:
                 return
-            place = page.end
+            place, failed = page.end, 0
             for damaged in page.damaged:
                 self._tell(damaged.about, damaged.cause)
             await pause_after(began, self._clock)
@@ -94,8 +108,11 @@ class DamageKeeper:
     def _end_before(self, moment: float) -> None:
         """End the problems that were told last before a moment of the monotonic clock."""
         for about in [about for about, told_at in self._told.items() if told_at < moment]:
+            self._end(about)
+
+    def _end(self, about: str) -> None:
+        if self._told.pop(about, None) is not None:
             self._health.over(DAMAGED, about=about)
-            del self._told[about]
 
     def _tell(self, about: str, cause: str) -> None:
         log.error("%s: %s", about, cause, extra={"action": DAMAGED})

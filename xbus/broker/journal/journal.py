@@ -8,7 +8,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 
@@ -41,6 +41,21 @@ _DEFAULTS = JournalSettings()
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Submit(Protocol):
+    """Has something made durable as ``Journal.write`` does."""
+
+    def __call__(
+        self, write: Write[T], answer: WriteAnswer[T], *, promises: bool = True, order: Order = NO_ORDER
+    ) -> None:
+        """Take a write.
+
+        Args:
+            answer: gets the answer, in the turn of the loop in which the broker learns of the commit.
+            promises: as of ``Journal.write``.
+            order: as of ``Journal.write``.
+        """
 
 
 class Journal:
@@ -93,6 +108,8 @@ class Journal:
             seen=self._seen,
             turn=self.turn,
         )
+        self.submit: Submit = self._writer.submit
+        """Has something made durable as ``write`` does."""
         self._hold: FileHold | None = None
         self._objects = objects
         self.keeps_objects = objects is not None
@@ -120,7 +137,8 @@ class Journal:
         except BaseException:
             self._let_go()
             raise
-        self._stowing = stowing
+        if stowing is not None:
+            self._stowing, self.submit = stowing, stowing.submit
         # A database in memory is one connection, the writer's.
         if not is_memory(self._engine):
             self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="journal-reader")
@@ -184,21 +202,6 @@ class Journal:
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.submit(write, answer, promises=promises, order=order)
         return answer
-
-    def submit(
-        self, write: Write[T], answer: WriteAnswer[T], *, promises: bool = True, order: Order = NO_ORDER
-    ) -> None:
-        """Have something made durable as ``write`` does.
-
-        Args:
-            answer: gets the answer, in the turn of the loop in which the broker learns of the commit.
-            promises: as of ``write``.
-            order: as of ``write``.
-        """
-        if self._stowing is not None:
-            self._stowing.submit(write, answer, order, promises=promises)
-        else:
-            self._writer.submit(write, answer, promises=promises)
 
     def hurry(self) -> None:
         """Wait no longer with what promises nothing."""

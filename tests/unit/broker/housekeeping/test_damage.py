@@ -1,16 +1,22 @@
 """When the slow look begins, how fast it goes, and when it begins again."""
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import cast
 from unittest.mock import MagicMock
 from uuid import UUID
 
-from xbus.broker.housekeeping.damage import DamageKeeper
+import pytest
+
+from xbus.broker.housekeeping.damage import UNREAD, DamageKeeper
+from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.damage import BEGINNING, DamagePage, SegmentPlace, find_damage
 from xbus.broker.parts.back import BackPart
+from xbus.errors import JournalError, JournalUnavailable
 from xbus.supervision.health import Health
 from xbus.testing.loop import VirtualClock, VirtualLoop
 
@@ -21,8 +27,13 @@ PAGES = 100
 class PagesDouble:
     """A journal of some pages that takes no time to read, and tells when each was read."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(
+        self, loop: VirtualLoop, errors: Mapping[int, JournalError], until: float, outage: JournalUnavailable | None
+    ) -> None:
         self._loop = loop
+        self._errors = errors
+        self._until = until
+        self.outage = outage
         self.read_at: list[float] = []
 
     async def read(self, find: Callable[..., object], place: SegmentPlace) -> DamagePage | None:
@@ -30,14 +41,27 @@ class PagesDouble:
         if find is not find_damage or number > PAGES:
             return None
         self.read_at.append(self._loop.time())
+        if number in self._errors and self._loop.time() < self._until:
+            raise self._errors[number]
         return DamagePage((UUID(int=number), *BEGINNING[1:]), ())
 
 
 def looked_at(seconds: float) -> list[float]:
     """The moments at which pages are read in the first time of a broker, at its own pace."""
+    return watched(seconds)[0]
+
+
+def watched(
+    seconds: float,
+    errors: Mapping[int, JournalError] = MappingProxyType({}),
+    until: float = math.inf,
+    outage: JournalUnavailable | None = None,
+) -> tuple[list[float], Health]:
+    """The same, and what health tells then, where some pages fail until a moment."""
     loop = VirtualLoop()
-    clock, journal = VirtualClock(loop), PagesDouble(loop)
-    keeper = DamageKeeper(cast(Journal, journal), clock, Health("broker", clock))
+    clock, journal = VirtualClock(loop), PagesDouble(loop, errors, until, outage)
+    health = Health("broker", clock)
+    keeper = DamageKeeper(cast(Journal, journal), clock, health)
 
     async def watch() -> None:
         with suppress(TimeoutError):
@@ -46,7 +70,7 @@ def looked_at(seconds: float) -> list[float]:
 
     loop.run_until_complete(watch())
     loop.close()
-    return journal.read_at
+    return journal.read_at, health
 
 
 def test_a_broker_serves_for_a_minute_before_it_looks() -> None:
@@ -65,6 +89,23 @@ def test_all_is_looked_at_again_each_week() -> None:
     times = looked_at(15 * DAY)
     assert len(times) == 3 * PAGES
     assert [round((time - times[0]) / DAY, 1) for time in times[::PAGES]] == [0.0, 7.0, 14.0]
+
+
+@pytest.mark.parametrize("error", [JournalUnavailable("could not read block 7 at 10.1.2.3"), JournalError("no number")])
+def test_a_page_that_can_not_be_read_is_told_until_it_can(error: JournalError) -> None:
+    """As one of PostgreSQL without its checksum. The segments behind it can't be found."""
+    _, health = watched(HOUR, {3: error})
+    (problem,) = health.problems
+    assert (problem.code, problem.about) == (DAMAGED, UNREAD)
+    assert "10.1.2.3" not in problem.cause
+    times, health = watched(HOUR, {3: error}, until=HOUR / 2)
+    assert health.problems == []
+    assert len(times) > PAGES
+
+
+def test_an_outage_is_no_damage() -> None:
+    _, health = watched(HOUR, {3: JournalUnavailable("away")}, outage=JournalUnavailable("away"))
+    assert health.problems == []
 
 
 def test_the_back_looks_from_its_start_on() -> None:

@@ -239,6 +239,7 @@ class Writer:
         answer: WriteAnswer[T],
         *,
         promises: bool = True,
+        order: object = None,
     ) -> None:
         """Have something made durable, behind all that was submitted before.
 
@@ -247,6 +248,7 @@ class Writer:
             answer: gets the call's answer (see ``carry_out``) when the transaction is committed; or
                 JournalUnavailable or JournalError, and then nothing of the call was kept.
             promises: false where nobody waits for it: then it waits a moment for one that promises something.
+            order: of no use here, as each write is behind all that were submitted before.
         """
         if (self._closing or not self.has_room) and self._refuse(answer):
             return

@@ -121,7 +121,9 @@ class Stowing:
         # A thread that waits for a silent store is left behind.
         self._threads.shutdown(wait=False)
 
-    def submit(self, write: Write[T], answer: WriteAnswer[T], order: Order, *, promises: bool) -> None:
+    def submit(
+        self, write: Write[T], answer: WriteAnswer[T], *, promises: bool = True, order: Order = NO_ORDER
+    ) -> None:
         """Have a write made durable, in its order."""
         is_large = self._is_large(write)
         lane = self._lanes.get(order.lane)

@@ -108,19 +108,19 @@ def seal(
     """Receive envelopes in the order in which they came, be they here already or come as a whole."""
     driver = driver_of(connection)
     counts = [len(write.envelope_ids) if type(write) is PutGroup else 1 for write in group]
-    firsts = [*accumulate(counts[:-1], initial=next_positions(driver, sum(counts)).start)]
+    positions = accumulate(counts, initial=next_positions(driver, sum(counts)).start)
     # By the position of each, or of its first envelope.
-    of_kind: dict[type, dict[int, Any]] = {}
-    for position, write in zip(firsts, group, strict=True):
-        of_kind.setdefault(type(write), {})[position] = write
+    of_kind: dict[type, dict[int, Any]] = {PutGroup: {}, PutEnvelope: {}, writes.Seal: {}}
+    for position, write in zip(positions, group, strict=False):
+        of_kind[type(write)][position] = write
     answers: dict[int, SealReceipt | SealedGroup] = {}
-    if groups := of_kind.get(PutGroup):
-        answers |= put_groups(driver, groups)
-    if puts := of_kind.get(PutEnvelope):
-        answers |= put(connection, puts)
-    if seals := of_kind.get(writes.Seal):
-        answers |= _seal_open(connection, seals)
-    return [*map(answers.__getitem__, firsts)]
+    if of_kind[PutGroup]:
+        answers |= put_groups(driver, of_kind[PutGroup])
+    if of_kind[PutEnvelope]:
+        answers |= put(connection, of_kind[PutEnvelope])
+    if of_kind[writes.Seal]:
+        answers |= _seal_open(connection, of_kind[writes.Seal])
+    return [*map(answers.__getitem__, sorted(answers))]
 
 
 def next_positions(driver: Driver, envelopes: int) -> range:
