@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.util import LRUCache
 
 from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Step, WriteJob
+from xbus.broker.journal.commit.statements import News
 from xbus.broker.journal.commit.writer import UNPROMISED_SECONDS
 from xbus.broker.journal.database.engine import journal_errors
 from xbus.broker.journal.writes import Append, Sealed, Write, WriteAnswer
@@ -220,20 +221,14 @@ class VirtualJournal:
 
     def _tell(self, group: list[_Pending], answers: Sequence[object]) -> None:
         # In order, as the thread's answers come to the loop.
-        told = (group, answers, self._committer.faults, *self._committer.take_news())
+        told = (group, answers, self._committer.faults, self._committer.take_news())
         asyncio.get_running_loop().call_soon(self._answer, *told)
 
-    def _answer(
-        self,
-        group: list[_Pending],
-        answers: Sequence[object],
-        faults: int,
-        appends: Sequence[Append],
-        sealed: Sequence[Sealed],
-    ) -> None:
+    def _answer(self, group: list[_Pending], answers: Sequence[object], faults: int, news: News) -> None:
         if self._is_dead:
             return
         self._faults_known = faults
+        appends, sealed = news
         for tell_stored in self._store_listeners if appends else ():
             tell_stored(appends)
         for tell_sealed in self._seal_listeners if sealed else ():

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from xbus.broker.counts import Histogram
 from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Seen, Step, WriteJob
+from xbus.broker.journal.commit.statements import News
 from xbus.broker.journal.writes import (
     Append,
     Sealed,
@@ -341,7 +342,7 @@ class Writer:
                     self._undecided += [pending for pending, answer in told if answer is UNDECIDED]
                 if not self._undecided:
                     self._busy_since = None
-                self._tell(partial(self._answer, group, answers, self._committer.faults, *self._committer.take_news()))
+                self._tell(partial(self._answer, group, answers, self._committer.faults, self._committer.take_news()))
                 if group and self._committer.faults:
                     # What the first of them knew, all that come behind them know.
                     self._committer.forget_faults(group[0].faults_known)
@@ -363,7 +364,7 @@ class Writer:
         answers = self._committer.decide()
         if answers is not None:
             decided, self._undecided = self._undecided, []
-            self._tell(partial(self._answer, decided, answers, self._committer.faults, *self._committer.take_news()))
+            self._tell(partial(self._answer, decided, answers, self._committer.faults, self._committer.take_news()))
 
     def _tell(self, act: Callable[[], None]) -> None:
         self._told.append(act)
@@ -420,21 +421,8 @@ class Writer:
         while self._told:
             self._told.popleft()()
 
-    def _answer(
-        self,
-        group: Sequence[_Pending],
-        answers: Sequence[object],
-        faults: int,
-        appends: Sequence[Append],
-        sealed: Sequence[Sealed],
-    ) -> None:
-        """Answer calls, behind those who listen.
-
-        Args:
-            faults: how many there were until then.
-            appends: the items that were stored; see ``tally``.
-            sealed: the envelopes that were sealed.
-        """
+    def _answer(self, group: Sequence[_Pending], answers: Sequence[object], faults: int, news: News) -> None:
+        appends, sealed = news
         if faults != self._faults_known:
             # Not before those who wait are told, now or in the next turn of the loop: what is called until then is of
             # somebody who can't know. It runs ahead of those of the next turn, as they may go on as soon as they know.
