@@ -305,6 +305,7 @@ class DeliveryAssembly:
             JournalUnavailable: the database can't be read now.
         """
         self.ledger.adopt(await self._journal.read(read_cursors))
+        self._groups.forget_ways()
 
     async def follow_configuration(self) -> None:
         """Carry out the decisions of a configuration change, as soon as the database can be read."""
@@ -332,6 +333,8 @@ class DeliveryAssembly:
         ordered = [role.id for role in self._catalog().roles.values() if role.ordered and not role.worker]
         new = self._roles.want_order(ordered) | self._unread_order
         self._unread_order = set()
+        # Cursors may have other bounds, too.
+        self._groups.forget_ways()
         try:
             # What is noted before has no ordering keys yet, or has some still.
             await self.ledger.written()

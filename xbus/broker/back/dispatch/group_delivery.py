@@ -7,10 +7,11 @@ or future of its own. What was read back waits as parts beside those of groups, 
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from xbus import tracing
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
@@ -27,7 +28,7 @@ from xbus.broker.back.log import (
     SmallEnvelope,
     parts_on_wire,
 )
-from xbus.broker.back.progress import ConsumerRole, ConsumerRoles, DeliveryLedger, Lane, OpenReplies
+from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, Lane, OpenReplies
 from xbus.broker.back.recipients import (
     BundleStatus,
     RecipientFailed,
@@ -45,6 +46,21 @@ from xbus.rpc.frames import BAD_ANSWER
 log = logging.getLogger(__name__)
 
 _HEADERS, _IS_TRACED = attrgetter("headers"), attrgetter("is_traced")
+
+MOST_WAYS = 1_000
+"""So many ways are known at a time. More take memory where groups have many types, each time others."""
+
+
+class _ReadyWay(NamedTuple):
+    """The way of groups of some event types, for as long as nobody comes, goes, or is configured otherwise.
+
+    Args:
+        parties: those that get envelopes, by the graphs of these; None where they get all.
+        others: the other parties of their consumers, in which nothing may wait or be under way.
+    """
+
+    parties: Sequence[tuple[frozenset[int] | None, Sequence[BundleParty]]]
+    others: Sequence[BundleParty]
 
 
 class GroupDelivery:
@@ -87,8 +103,8 @@ class GroupDelivery:
         self._tasks = runtime.tasks
         self._clock = runtime.clock
         self._loop = asyncio.get_running_loop()
-        self._ways: dict[tuple[Lane, GroupType], Sequence[BundleParty] | None] = {}
-        """The consumers that a type of envelopes of a lane leads to, as parties; None where some need a run."""
+        self._ways: dict[tuple[Lane, frozenset[GroupType]], _ReadyWay] = {}
+        """The ways of groups of a lane, by the types in them, as far as they are usual."""
         self._is_finishing = False
         self._left: set[BundleParty] = set()
         """The parties that a consumer has left, and of which anything is under way."""
@@ -110,121 +126,88 @@ class GroupDelivery:
             return
         if self._log.has_corrections or not self._ledger.has_room:
             return
-        going: dict[BundleParty, bool] = {}
+        going: dict[BundleParty, None] = {}
         for each in sealed:
             shares = self._shares(lane, each) if isinstance(each, SealedGroup) else None
-            if each.first != lane.position + 1 or shares is None or not self._may_take(shares):
+            if shares is None:
                 break
             lane.position = each.last
-            for party, part in shares.items():
-                # What waited before was not looked at: a failure may have begun to block a key of it.
-                going.setdefault(party, not party.parts)
+            for party, part in shares:
+                going[party] = None
                 party.parts.append(part)
                 for role in party.roles:
                     role.in_flight.positions.update(part.positions)
                     self._ledger.owe_all(role, part.positions)
-        for party, is_checked in going.items():
-            self.go_on(party, is_checked=is_checked)
+        for party in going:
+            self.go_on(party)
 
     def forget_ways(self, _: object = None) -> None:
         """Find out anew which consumers envelopes lead to: some have come or gone, or are configured otherwise."""
         self._ways.clear()
 
-    def _shares(self, lane: Lane, sealed: SealedGroup) -> dict[BundleParty, GroupPart] | None:
-        """Give the consumers of a lane their parts of a group.
+    def _shares(self, lane: Lane, sealed: SealedGroup) -> Sequence[tuple[BundleParty, GroupPart]] | None:
+        """Give the consumers of a lane their parts of a group that follows what it has handed out.
+
+        A consumer that decides alone and has no room gets none: it is behind, and goes on by itself.
 
         Returns:
             None where an envelope takes another way, is large or traced, or its emitter is not known here.
         """
-        group = sealed.group
-        if group.size > SMALL_BYTES and max(map(group.size_at, range(len(group.items)))) > SMALL_BYTES:
+        group, positions = sealed.group, range(sealed.first, sealed.last + 1)
+        if group.size > SMALL_BYTES and max(map(group.size_at, range(len(positions)))) > SMALL_BYTES:
             return None
-        if None in map(self._log.known_logins.get, group.emitter_ids):
+        if sealed.first != lane.position + 1 or None in map(self._log.known_logins.get, group.emitter_ids):
             return None
-        for headers in set(map(_HEADERS, group.heads)):
-            if headers is not None and tracing.IN_BYTES in headers:
+        if any(headers := [*map(_HEADERS, group.heads)]) and tracing.IN_BYTES in b" ".join(filter(None, headers)):
+            return None
+        types = frozenset(group.types)
+        way = self._ways.get((lane, types)) or self._find_way(lane, types)
+        if way is None or (way.others and False in [party.is_idle for party in way.others]):
+            return None
+        whole = GroupPart(group, positions)
+        shares: list[tuple[BundleParty, GroupPart]] = []
+        for graph_ids, parties in way.parties:
+            part = whole if graph_ids is None else whole.of_graphs(graph_ids)
+            shares += zip(parties, repeat(part))
+        full = [party for party, part in shares if party.parts and not party.has_room_for(part)]
+        if full:
+            if len(full) == len(shares) or any(len(party.recipients) > 1 for party in full):
                 return None
-        whole = GroupPart(sealed, range(len(group.items)), range(sealed.first, sealed.last + 1), group.size)
-        leading: dict[BundleParty, set[int]] = {}
-        types = set(group.types)
-        for each in types:
-            try:
-                parties = self._ways[lane, each]
-            except KeyError:
-                parties = self._find_way(lane, each)
-            if parties is None:
-                return None
-            if len(types) == 1:
-                return dict.fromkeys(parties, whole)
-            for party in parties:
-                leading.setdefault(party, set()).add(each.graph_id)
-        # Parties of the same graphs share their part.
-        parts = {frozenset([each.graph_id for each in types]): whole}
-        shares: dict[BundleParty, GroupPart] = {}
-        for party, of_party in leading.items():
-            if (graphs := frozenset(of_party)) not in parts:
-                parts[graphs] = GroupPart.of_graphs(sealed, graphs)
-            shares[party] = parts[graphs]
+            for party in full:
+                self._gathering.leave_behind(party.recipients[0])
+            shares = [each for each in shares if each[0] not in full]
         return shares
 
-    def _find_way(self, lane: Lane, event_type: GroupType) -> Sequence[BundleParty] | None:
-        graph = self._log.known_graphs.get(event_type.graph_id)
-        if graph is None:
-            return None
-        consumers = lane.of_services(graph.consumer_services)
-        parties = self._calls.parties([event_type.graph_id], [event_type.name], consumers)
-        found = None
-        if sum(map(len, parties)) == len(consumers):
-            found = [self.party(each) for each in parties]
-            for party in found:
+    def _find_way(self, lane: Lane, types: frozenset[GroupType]) -> "_ReadyWay | None":
+        """Find which consumers get groups of some types; None where one of them needs a run, or a look."""
+        leading: dict[BundleParty, set[int]] = {}
+        for each in types:
+            graph = self._log.known_graphs.get(each.graph_id)
+            consumers = lane.of_services(() if graph is None else graph.consumer_services)
+            parties = self._calls.parties([each.graph_id], [each.name], consumers)
+            if graph is None or sum(map(len, parties)) < len(consumers):
+                return None
+            for party in map(self.party, parties):
                 party.by_workers |= graph.workers_before(party.recipients[0].role.service) != ()
-        self._ways[lane, event_type] = found
-        return found
-
-    def _may_take(self, shares: dict[BundleParty, GroupPart]) -> bool:
-        """Check whether all consumers get their parts as they are, in their turn and by one call.
-
-        A party that has no room is taken away where its consumer decides alone: it is behind, and goes on by itself.
-        """
-        full: list[BundleParty] = []
-        for party, part in shares.items():
-            for recipient, role in zip(party.recipients, party.roles, strict=True):
-                if not self._may_get(recipient, role, party, part):
-                    return False
-            if party.parts and not party.has_room_for(part):
-                full.append(party)
-        if len(shares) > 1:
-            # Of two parties a role would take the envelopes of the second for passed when it is owed those of the
-            # first, and both would have envelopes of one ordering key.
-            recipients = [recipient for party in shares for recipient in party.recipients]
-            if len(set(recipients)) < len(recipients):
-                return False
-        if full and (len(full) == len(shares) or any(len(party.recipients) > 1 for party in full)):
-            return False
-        for party in full:
-            del shares[party]
-            self._gathering.leave_behind(party.recipients[0])
-        return True
-
-    def _may_get(self, recipient: ServedRole, role: ConsumerRole, party: BundleParty, part: GroupPart) -> bool:
-        cursor = role.cursor
-        return (
-            cursor is not None
-            and (cursor.until_position is None or part.positions[-1] < cursor.until_position)
-            and (self.parties_of.get(recipient) == [party] or self._has_only(recipient, party))
-            and (not role.keys.is_wanted or not role.predecessors(recipient))
-            and self._is_due(role, part.positions, (part,))
-        )
-
-    def _is_due(self, role: ConsumerRole, positions: Sequence[int], parts: Sequence[Part]) -> bool:
-        """Check whether a role gets all envelopes of some parts in its turn, as they were sent."""
-        cursor = role.cursor
-        if cursor is None or self._log.has_corrections:
-            return False
-        if role.keys.held and any(role.keys.blocked(part.ordering_keys, part.positions) for part in parts):
-            return False
-        # What comes behind an envelope of a key in hand is settled before it.
-        return cursor.position + cursor.above.bit_length() < positions[0] or not cursor.settled_of(positions)
+                leading.setdefault(party, set()).add(each.graph_id)
+        everyone = {recipient: self._roles[recipient.role.id] for party in leading for recipient in party.recipients}
+        # Of two parties a role would take the envelopes of the second for passed when it is owed those of the first,
+        # and both would have envelopes of one ordering key.
+        if len(everyone) < sum([len(party.recipients) for party in leading]):
+            return None
+        for recipient, role in everyone.items():
+            is_bounded = role.cursor is None or role.cursor.until_position is not None
+            if is_bounded or (role.keys.is_wanted and role.predecessors(recipient)):
+                return None
+        others = {party for recipient in everyone for party in self.parties_of[recipient]} - leading.keys()
+        found: dict[frozenset[int] | None, list[BundleParty]] = {}
+        for party, graph_ids in leading.items():
+            is_whole = graph_ids.issuperset([each.graph_id for each in types])
+            found.setdefault(None if is_whole else frozenset(graph_ids), []).append(party)
+        if len(self._ways) >= MOST_WAYS:
+            self._ways.clear()
+        way = self._ways[lane, types] = _ReadyWay(tuple(found.items()), tuple(others))
+        return way
 
     # -- what waits --------------------------------------------------------------------------------------------------
 
@@ -242,14 +225,10 @@ class GroupDelivery:
             if party.is_for(recipients):
                 return party
         party = BundleParty(recipients, [self._roles[each.role.id] for each in recipients])
+        self._ways.clear()
         for recipient in recipients:
             self.parties_of.setdefault(recipient, []).append(party)
         return party
-
-    def _has_only(self, recipient: ServedRole, party: BundleParty) -> bool:
-        """Check whether nothing waits for a consumer in any party but one."""
-        parties = self.parties_of.get(recipient, [])
-        return party in parties and all(each is party or each.is_idle for each in parties)
 
     def split(self, recipient: ServedRole) -> None:
         """Let a consumer that keeps the others waiting take what waits for all of them at its own pace."""
@@ -277,7 +256,6 @@ class GroupDelivery:
         apart = party.leave(recipient)
         if party.is_under_way:
             self._left.add(party)
-        self._ways.clear()
         self._forget(party, recipient)
         if not party.recipients:
             party.take_all()
@@ -292,6 +270,7 @@ class GroupDelivery:
                 self._forget(party, recipient)
 
     def _forget(self, party: BundleParty, recipient: ServedRole) -> None:
+        self._ways.clear()
         others = [each for each in self.parties_of.pop(recipient, ()) if each is not party]
         if others:
             self.parties_of[recipient] = others
@@ -306,27 +285,20 @@ class GroupDelivery:
         self,
         party: BundleParty,
         *,
-        is_checked: bool = False,
         taken: dict[int, RecipientProxy] | None = None,
         before: GroupCall | None = None,
     ) -> GroupCall | None:
         """Hand over what waits for a party, as far as its instances are free.
 
         Args:
-            is_checked: whether its consumers are owed all of it, as was found out just now.
             taken: instances of which a slot is taken, by their role ids; those that are left in it are not given any.
             before: a call that is to be committed now: what goes in the same messages is given back.
         """
         while party.parts and party.turn is None:
             if self._is_finishing or (party.out and before is None and party.at_work >= max(1, party.takers)):
                 return None
-            if not is_checked and not self._keeps_due(party):
+            if not self._may_go(party):
                 return None
-            # A part that was brought apart may go first and end behind the others.
-            last = max([part.positions[-1] for part in party.parts])
-            for role in party.roles:
-                if last > role.reserved_to and not self._is_reserved(party):
-                    return None
             if before is not None:
                 return self._take(party, before.instances, before.slots, follows=True)
             instances: dict[RecipientProxy, ServedRole] = {}
@@ -348,24 +320,36 @@ class GroupDelivery:
             self._hand_over(call)
         return None
 
-    def _is_reserved(self, party: BundleParty) -> bool:
-        """Check whether it is durable that what goes next may be handed over; else that goes when it is."""
+    def _may_go(self, party: BundleParty) -> bool:
+        """Check whether all consumers of a party get what waits as it was sent, and durably may.
+
+        Envelopes that others go before, or that not all get, wait no longer then, or go first.
+        """
+        positions = positions_of(party.parts)
+        first, last = positions[0], positions[-1]
+        is_due, is_reserved = not self._log.has_corrections, True
+        for role in party.roles:
+            cursor = role.cursor
+            # What comes behind an envelope of a key in hand is settled before it.
+            if cursor is None or cursor.position + cursor.above.bit_length() >= first:
+                is_due = is_due and not role.settled_of(positions)
+            if role.keys.held:
+                blocked = (role.keys.blocked(each.ordering_keys, each.positions) for each in party.parts)
+                is_due = is_due and not any(blocked)
+            if last > role.reserved_to:
+                is_reserved = False
+        if not is_due:
+            party.apart += self._outcomes.keep_due(party)
+            if party.apart:
+                party.turn = self._begin(party, self._bring_apart(party))
+            party.note_change()
+            if party.apart or not party.parts:
+                return False
+        if is_reserved:
+            return True
         last = party.last_of_next(self._roles.all_in_hand(party.recipients))
         # One commit makes it durable for all of them: nobody waits before the last one has asked.
-        are_reserved = [self._ledger.is_reserved(role, last, partial(self.go_on, party)) for role in party.roles]
-        return False not in are_reserved
-
-    def _keeps_due(self, party: BundleParty) -> bool:
-        """Keep waiting what all consumers of a party are to get; false where others go first, or nothing is left."""
-        positions = party.parts[0].positions if len(party.parts) == 1 else positions_of(party.parts)
-        for role in party.roles:
-            if not self._is_due(role, positions, party.parts):
-                party.apart += self._outcomes.keep_due(party)
-                if party.apart:
-                    party.turn = self._begin(party, self._bring_apart(party))
-                party.note_change()
-                return bool(party.parts and not party.apart)
-        return True
+        return False not in [self._ledger.is_reserved(role, last, partial(self.go_on, party)) for role in party.roles]
 
     async def _bring_apart(self, party: BundleParty) -> None:
         """Bring envelopes that not all get, or not as they were sent, before those that wait behind them."""
@@ -446,18 +430,20 @@ class GroupDelivery:
             if role.keys.is_wanted:
                 in_hand = self._roles.all_in_hand(party.recipients)
                 break
-        most, is_vote = MOST_ENVELOPES, len(instances) > 1
-        has_several = is_vote and (len(party.parts) > 1 or len(party.parts[0].positions) > 1)
-        if has_several:
-            most = min(map(self._gathering.may_prepare, slots, slots.values()))
-        parts = party.take(in_hand, most)
+        if len(instances) == 1:
+            parts = party.take(in_hand)
+        else:
+            most = MOST_ENVELOPES
+            if has_several := len(party.parts) > 1 or len(party.parts[0].positions) > 1:
+                most = min(map(self._gathering.may_prepare, slots, slots.values()))
+            parts = party.take(in_hand, most)
+            if parts and (has_several or follows):
+                needed = self._gathering.take_for(slots, sum([len(part.positions) for part in parts]))
+                for each, number in needed.items():
+                    slots[each] -= min(slots[each], number)
+                slots = needed
         if not parts:
             return None
-        if has_several or (is_vote and follows):
-            needed = self._gathering.take_for(slots, sum([len(part.positions) for part in parts]))
-            for each, number in needed.items():
-                slots[each] -= min(slots[each], number)
-            slots = needed
         for role in party.roles if in_hand is not None else ():
             for part in parts if role.keys.is_wanted else ():
                 role.keys_in_hand.begin_all(part.positions, part.ordering_keys)
@@ -476,20 +462,21 @@ class GroupDelivery:
         if before is None and (call.party.by_workers or True in map(_IS_TRACED, call.parts)):
             self._note(call, None)
             return
-        taken: Callable[..., None] = self._voted if is_vote else self._answered
         left = iter(call.instances)
         written: dict[tuple[bool, bool], Sequence[BundleEntry]] = {}
         try:
             for instance in left:
-                form = instance.abilities.notes, instance.abilities.headers
+                notes, headers = form = instance.abilities.notes, instance.abilities.headers
                 if form not in written:
-                    logins = self._log.known_logins if form[0] else None
-                    written[form] = parts_on_wire(call.parts, logins, wants_headers=form[1])
-                if before is None:
-                    instance.hand_over(call.ids, written[form], partial(taken, call, instance), stays_open=is_vote)
-                else:
+                    logins = self._log.known_logins if notes else None
+                    written[form] = parts_on_wire(call.parts, logins, wants_headers=headers)
+                if before is not None:
                     taker = partial(self._gone_on, before, call, instance)
                     instance.go_on(before.ids, call.ids, written[form], taker)
+                elif is_vote:
+                    instance.hand_over(call.ids, written[form], partial(self._voted, call, instance), stays_open=True)
+                else:
+                    instance.hand_over(call.ids, written[form], partial(self._answered, call, instance))
         except Exception as error:
             log.exception("a bundle died", extra={"action": "bundle_died", "roles": call.logins})
             bundle, faults = call.bundle(), [fault_among_many(error)] * len(call.ids)
@@ -566,21 +553,22 @@ class GroupDelivery:
             if not each.went_well(call.ids, *said, stay_open=False):
                 self._note(call, self._outcomes.read(call))
                 return
-        party, is_awaited = call.party, False
-        self.envelopes += len(call.ids)
+        party, number, is_awaited = call.party, len(call.ids), False
+        self.envelopes += number
         for each, slots in call.slots.items():
             role = self._roles[each.role.id]
             self._outcomes.results.settled_group(role, each.role.login, call.positions, call.ids, call.items)
-            if PagePart in map(type, call.parts):
-                self._outcomes.results.cure([small.envelope for small in call.bundle()], each)
+            for part in call.parts:
+                if isinstance(part, PagePart):
+                    self._outcomes.results.cure([small.envelope for small in part.envelopes], each)
             if self._gathering.awaited:
                 self._gathering.note_idle(role)
             if each.owes:
                 self._outcomes.release({each: slots})
             elif self._slots.free(each, slots):
                 is_awaited = True
-        party.size.learn(len(call.ids), self._clock.monotonic() - call.began, has_failed=False)
-        if len(call.instances) > 1:
+        party.size.learn(number, self._clock.monotonic() - call.began, has_failed=False)
+        if call.busy_before:
             self._gathering.note_run(call.busy_seconds())
         self._end(call)
         if is_awaited:

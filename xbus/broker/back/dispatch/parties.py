@@ -229,7 +229,7 @@ class BundleParty:
                     keys.add(key)
                     going.append(index)
             taken += [part] if not staying else [part.chosen(going)] if going else []
-            left += [part] if not going else [part.chosen(staying).freed()] if staying else []
+            left += [part] if not going else [part.chosen(staying)] if staying else []
         self.parts = left
         return taken
 
@@ -370,6 +370,8 @@ class GroupCall:
 
 def positions_of(parts: Sequence[Part]) -> Sequence[int]:
     """Give the positions of all envelopes of some parts, in their order."""
+    if len(parts) == 1:
+        return parts[0].positions
     first = following = parts[0].positions[0]
     for part in parts:
         start, last = part.positions[0], part.positions[-1]

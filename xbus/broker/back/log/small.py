@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from xbus.broker.back.log.batch import RunBatch, join_small
 from xbus.broker.back.log.note import headers_map
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.log.segments import Segment
-from xbus.broker.journal.writes import PutGroup, SealedGroup
+from xbus.broker.journal.writes import PutGroup
 from xbus.headers import NO_TAGS, EventTags
 from xbus.ids import texts_of
 from xbus.rpc.messages import HeadersMap
@@ -19,71 +20,46 @@ SMALL_BYTES = 64 * 1024
 """The items and headers of a small envelope have this many bytes at most. More per call makes others wait longer for
 their turn."""
 
-T = TypeVar("T", bound=tuple[object, ...])
-Value = TypeVar("Value")
+_NAME, _HEADERS = attrgetter("name"), attrgetter("headers")
 
-WireBatches: TypeAlias = list[tuple[int, int, bytes, list[list[int]] | None]]
+T = TypeVar("T", bound=tuple[object, ...])
+
+WireBatches: TypeAlias = Sequence[tuple[int, int, bytes, list[list[int]] | None]]
 WireEvent: TypeAlias = tuple[str, str, WireBatches] | tuple[str, str, WireBatches, HeadersMap]
 WireNote: TypeAlias = tuple[str | None, str | None, str | None, int, float | None, int]
 """The fields of a ``DeliveryNote``."""
-BundleEntry: TypeAlias = tuple[str, list[WireEvent]] | tuple[str, list[WireEvent], WireNote]
+BundleEntry: TypeAlias = tuple[str, Sequence[WireEvent]] | tuple[str, Sequence[WireEvent], WireNote]
 
 
 class GroupPart(NamedTuple):
-    """The envelopes of a sealed group that one role gets.
+    """Envelopes of a sealed group that one role gets, as columns.
 
     Args:
-        places: theirs in the group; a range where all between the first and the last belong to the part.
-        positions: theirs in the log.
-        size: the bytes of their items and headers.
+        group: the columns of these envelopes alone.
+        positions: theirs in the log, which grow.
     """
 
-    sealed: SealedGroup
-    places: Sequence[int]
+    group: PutGroup
     positions: Sequence[int]
-    size: int
 
-    @classmethod
-    def at(cls, sealed: SealedGroup, places: Sequence[int]) -> "GroupPart":
-        """Give the part of the envelopes at some places of a group, which grow."""
-        first, start, stop = sealed.first, places[0], places[-1] + 1
-        if stop - start == len(places):
-            places = range(start, stop)
-            return cls(sealed, places, range(first + start, first + stop), _size(sealed, places))
-        return cls(sealed, places, [first + place for place in places], _size(sealed, places))
-
-    @classmethod
-    def of_graphs(cls, sealed: SealedGroup, graph_ids: Collection[int]) -> "GroupPart":
+    def of_graphs(self, graph_ids: Collection[int]) -> "GroupPart":
         """Give the part of the envelopes that take any of some graphs."""
-        places = [place for place, each in enumerate(sealed.group.types) if each.graph_id in graph_ids]
-        return cls.at(sealed, places).freed()
-
-    def group(self) -> PutGroup:
-        """Give the columns of these envelopes alone."""
-        group = self.sealed.group
-        return group if len(self.places) == len(self.sealed.hashes) else group.at_places(self.places)
-
-    def column(self, values: Sequence[Value]) -> Sequence[Value]:
-        """Give the values of these envelopes out of a column of the group."""
-        if isinstance(self.places, range):
-            return values[self.places.start : self.places.stop]
-        return [values[place] for place in self.places]
+        return self.chosen([at for at, each in enumerate(self.group.types) if each.graph_id in graph_ids])
 
     @property
-    def type_names(self) -> set[str]:
-        """The names of the types of their events."""
-        return {each.name for each in set(self.column(self.sealed.group.types))}
+    def size(self) -> int:
+        """The bytes of their items and headers."""
+        return self.group.size
 
     @property
     def ordering_keys(self) -> list[str]:
         """The ordering key of each envelope, "" for none."""
-        return [head.ordering_key or "" for head in self.column(self.sealed.group.heads)]
+        return [head.ordering_key or "" for head in self.group.heads]
 
     @property
     def ids(self) -> Sequence[bytes]:
         """The id of each envelope, of 16 bytes."""
-        ids = self.sealed.group.envelope_ids
-        return ids if len(self.positions) == len(ids) else self.column(ids)
+        return self.group.envelope_ids
 
     @property
     def is_traced(self) -> bool:
@@ -93,7 +69,7 @@ class GroupPart(NamedTuple):
     @property
     def items(self) -> int:
         """The number of items of all envelopes."""
-        return sum(map(self.sealed.group.items.__getitem__, self.places))
+        return sum(self.group.items)
 
     def smalls(self) -> "list[SmallEnvelope]":
         """Give the envelopes, each of which is small, as objects."""
@@ -101,55 +77,47 @@ class GroupPart(NamedTuple):
 
     def objects(self) -> "tuple[list[LogEnvelope], list[SmallEnvelope | None]]":
         """Give the envelopes as objects, and each with its items where it is small."""
-        group, column = self.sealed.group, self.column
-        types, items, data = column(group.types), column(group.items), column(group.data)
-        names = [each.name for each in types]
-        graphs = [each.graph_id for each in types]
+        group = self.group
+        names = [each.name for each in group.types]
+        graphs = [each.graph_id for each in group.types]
         ways = {graph_id: (graph_id,) for graph_id in set(graphs)}
-        events = named_tuples(LogEvent, column(group.event_ids), names, graphs, items, repeat(None), column(group.tags))
+        events = named_tuples(LogEvent, group.event_ids, names, graphs, group.items, repeat(None), group.tags)
         envelopes = list(
             named_tuples(
                 LogEnvelope,
-                *(column(group.envelope_ids), self.positions, zip(events), [ways[each] for each in graphs]),
-                *(repeat(None), column(group.heads), column(group.emitter_ids), repeat(group.at), map(len, data)),
+                *(group.envelope_ids, self.positions, zip(events), [ways[each] for each in graphs], repeat(None)),
+                *(group.heads, group.emitter_ids, repeat(group.at), map(len, group.data)),
             )
         )
-        batches = named_tuples(RunBatch, repeat(0), items, data, repeat(None), repeat(None))
+        batches = named_tuples(RunBatch, repeat(0), group.items, group.data, repeat(None), repeat(None))
         of_each = [([batch],) if batch.items else ((),) for batch in batches]
         return envelopes, SmallEnvelope.of_columns(envelopes, of_each)
 
     def cut(self, number: int) -> "tuple[GroupPart, GroupPart]":
         """Give the first envelopes, and the others."""
-        return self.chosen(range(number)), self.chosen(range(number, len(self.places))).freed()
+        return self.chosen(range(number)), self.chosen(range(number, len(self.positions)))
 
     def chosen(self, indexes: Sequence[int]) -> "GroupPart":
-        """Give the part of some of these envelopes, by their indexes among them, which grow."""
-        start, stop = indexes[0], indexes[-1] + 1
-        if stop - start == len(indexes):
-            places, positions = self.places[start:stop], self.positions[start:stop]
-        else:
-            places, positions = [self.places[each] for each in indexes], [self.positions[each] for each in indexes]
-        return GroupPart(self.sealed, places, positions, _size(self.sealed, places))
+        """Give the part of some of these envelopes, by their indexes among them, which grow.
 
-    def freed(self) -> "GroupPart":
-        """Give the part with columns of its own once most bytes of its group belong to others: it keeps them no longer.
-
-        To copy the columns at each step costs more time; a group is kept with at most twice the bytes that wait.
+        It has columns of its own, so that nobody keeps the bytes of others.
         """
-        if 2 * self.size >= self.sealed.group.size:
+        if len(indexes) == len(self.positions):
             return self
-        first, last, hashes = self.positions[0], self.positions[-1], self.column(self.sealed.hashes)
-        return GroupPart(SealedGroup(first, last, self.group(), hashes), range(len(hashes)), self.positions, self.size)
-
-
-def _size(sealed: SealedGroup, places: Sequence[int]) -> int:
-    """Count the bytes of the items and headers of the envelopes at some places of a group."""
-    group = sealed.group
-    if len(places) == len(sealed.hashes):
-        return group.size
-    heads = [head.headers for head in map(group.heads.__getitem__, places) if head.headers is not None]
-    tags = [each.size for each in map(group.tags.__getitem__, places) if each is not NO_TAGS]
-    return sum(map(len, map(group.data.__getitem__, places))) + sum(map(len, heads)) + sum(tags)
+        group, start, stop = self.group, indexes[0], indexes[-1] + 1
+        columns: Iterable[Any] = (
+            *(self.positions, group.emitter_ids, group.envelope_ids, group.event_ids, group.types),
+            *(group.items, group.data, group.heads, group.tags),
+        )
+        if stop - start == len(indexes):
+            columns = map(itemgetter(slice(start, stop)), columns)
+        else:
+            columns = [[*map(column.__getitem__, indexes)] for column in columns]
+        positions, emitter_ids, envelope_ids, event_ids, types, items, data, heads, tags = columns
+        headers = filter(None, map(_HEADERS, [*heads, *tags]))
+        size = sum(map(len, [*data, *headers]))
+        found = PutGroup(emitter_ids, group.at, envelope_ids, event_ids, types, items, data, heads, tags, size)
+        return GroupPart(found, positions)
 
 
 class PagePart(NamedTuple):
@@ -203,10 +171,6 @@ class PagePart(NamedTuple):
     def chosen(self, indexes: Sequence[int]) -> "PagePart":
         """Give the part of some of these envelopes, by their indexes among them, which grow."""
         return PagePart.of([self.envelopes[each] for each in indexes])
-
-    def freed(self) -> "PagePart":
-        """Give the part as it is: it keeps nothing else."""
-        return self
 
 
 Part: TypeAlias = GroupPart | PagePart
@@ -315,47 +279,39 @@ def parts_on_wire(
     Args:
         logins: of their emitters, for a recipient that wants notes; None for one that wants none.
     """
-    found: list[BundleEntry] = []
+    found: list[Any] = []
     for part in parts:
         if isinstance(part, PagePart):
             found += bundle_on_wire(part.envelopes, logins, wants_headers=wants_headers)
             continue
-        group = part.sealed.group
-        at = group.at.timestamp()
-        whole: Sequence[Sequence[Any]] = (
-            group.envelope_ids,
-            group.event_ids,
-            group.types,
-            group.items,
-            group.data,
-            group.heads,
-            group.tags,
-            group.emitter_ids,
-        )
-        columns: list[Sequence[Any]] = [*whole]
-        if len(part.positions) < len(part.sealed.hashes):
-            columns = [*map(part.column, whole)]
-        columns = [texts_of(columns[0]), texts_of(columns[1]), *columns[2:], part.positions]
-        # No function of Python is called for most of them.
-        for envelope_id, event_id, kind, items, data, head, tags, emitter_id, position in zip(*columns, strict=True):
-            event: Any = (event_id, kind.name, [(0, items, data, None)] if items else [])
-            if wants_headers and (head.headers is not None or tags is not NO_TAGS):
-                told = {"envelope_headers": head.headers} if tags is NO_TAGS else headers_map(tags, head.headers)
-                event = (*event, told) if told else event
-            if logins is None:
-                found.append((envelope_id, [event]))
-            else:
-                note = (logins[emitter_id], head.key, head.ordering_key, position, at, 1)
-                found.append((envelope_id, [event], note))
+        group = part.group
+        items, tags = group.items, group.tags
+        # No code of Python runs for each envelope, unless some have headers or no items.
+        ordering_keys, keys, headers = zip(*group.heads, strict=True)
+        batches: Iterable[Any] = zip(zip(repeat(0), items, group.data, repeat(None)))
+        if 0 in items:
+            batches = [batch if number else () for number, batch in zip(items, batches, strict=True)]
+        texts, names = texts_of([*group.event_ids, *group.envelope_ids]), map(_NAME, group.types)
+        event_ids, ids = texts[: len(items)], texts[len(items) :]
+        if wants_headers and (any(headers) or tags.count(NO_TAGS) < len(tags)):
+            events: Iterable[Any] = _with_headers(event_ids, names, batches, tags, headers)
+        else:
+            events = zip(zip(event_ids, names, batches, strict=True))
+        if logins is None:
+            found += zip(ids, events, strict=True)
+        else:
+            emitters, at = map(logins.__getitem__, group.emitter_ids), repeat(group.at.timestamp())
+            notes = zip(emitters, keys, ordering_keys, part.positions, at, repeat(1))
+            found += zip(ids, events, notes, strict=True)
     return found
 
 
 def _with_headers(
-    ids: Sequence[str],
-    names: Sequence[str],
-    batches: Sequence[WireBatches],
-    tags: Sequence[EventTags],
-    of_envelopes: Sequence[bytes | None],
+    ids: Iterable[str],
+    names: Iterable[str],
+    batches: Iterable[WireBatches],
+    tags: Iterable[EventTags],
+    of_envelopes: Iterable[bytes | None],
 ) -> list[list[WireEvent]]:
     """Write events, one of each envelope, with their headers; no function of Python is called for most."""
     told: list[HeadersMap] = [

@@ -5,6 +5,7 @@ The database holds all of it too, and is the only truth: whoever finds nothing h
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from math import inf
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from xbus.broker.journal.log.slices import (
     Stretch,
     cut_slice,
 )
-from xbus.broker.journal.writes import Append, PutEnvelope, PutEvent, Sealed, SealedGroup
+from xbus.broker.journal.writes import Append, PutEnvelope, PutEvent, Sealed, SealedEnvelope, SealedGroup
 
 NEWEST_BYTES = 16 * 1024 * 1024
 """How much memory they may take. More spares reads to those who lag a little behind large envelopes."""
@@ -120,7 +121,7 @@ class LogTail:
         self._max_bytes = max_bytes
         self._fresh_seconds = fresh_seconds
         self._most_fresh = most_fresh
-        self._newest_moment = -inf
+        self._next_moment = -inf
         self._moments: deque[tuple[int, float]] = deque()
         """From which position on something was added, and when, as far as that is fresh."""
         self._readable_from = 1
@@ -128,7 +129,8 @@ class LogTail:
         self._bytes = 0
         self._sealed: dict[int, Sealed] = {}
         self._events: dict[bytes, int] = {}
-        """The positions of events, by their ids."""
+        """The positions of events, by their ids, of those that were there when one was looked for."""
+        self._indexed_to = 0
         self._first = 1
         self._last = 0
 
@@ -148,20 +150,13 @@ class LogTail:
             if each.first != self._last + 1:
                 self._clear(each.first)
             self._last = each.last
-            positions = range(each.first, each.last + 1)
-            self._sealed.update(dict.fromkeys(positions, each))
-            if isinstance(each, SealedGroup):
-                group = each.group
-                self._events.update(zip(group.event_ids, positions, strict=True))
-                self._bytes += GROUPED_BYTES * len(positions) + group.size
-                continue
-            self._events.update(dict.fromkeys(_event_ids(each), each.first))
+            self._sealed.update(dict.fromkeys(range(each.first, each.last + 1), each))
             self._bytes += _memory(each)
-            if each.content is None:
+            if isinstance(each, SealedEnvelope) and each.content is None:
                 self._readable_from = each.last + 1
         # Those of almost the same moment count as of the first of them.
-        if begin <= self._last and now - self._newest_moment >= self._fresh_seconds / MOST_MOMENTS:
-            self._newest_moment = now
+        if now >= self._next_moment and begin <= self._last:
+            self._next_moment = now + self._fresh_seconds / MOST_MOMENTS
             self._moments.append((begin, now))
             self._fresh_from(now)
         while self._bytes > self._max_bytes:
@@ -180,6 +175,7 @@ class LogTail:
         self._events.clear()
         self._bytes = 0
         self._first = self._readable_from = first
+        self._indexed_to = first - 1
 
     def _drop_first(self) -> None:
         first = self._sealed[self._first]
@@ -205,7 +201,8 @@ class LogTail:
             if isinstance(sealed, SealedGroup):
                 begin = position + len(found) + 1 - sealed.first
                 end = min(len(sealed.hashes), begin + limit - len(found))
-                envelopes, of_group = GroupPart.at(sealed, range(begin, end)).objects()
+                whole = GroupPart(sealed.group, range(sealed.first, sealed.last + 1))
+                envelopes, of_group = whole.chosen(range(begin, end)).objects()
                 found += envelopes
                 small += of_group
             elif sealed.content is None:
@@ -257,6 +254,10 @@ class LogTail:
     def segments(self, event_ids: Iterable[UUID]) -> dict[UUID, Sequence[Segment]]:
         """The segments of those events that are here, by the id under which they are stored."""
         found: dict[UUID, Sequence[Segment]] = {}
+        # Few events are looked for, and many come.
+        while (sealed := self._sealed.get(max(self._first, self._indexed_to + 1))) is not None:
+            self._events.update(zip(_event_ids(sealed), _positions(sealed), strict=False))
+            self._indexed_to = sealed.last
         for event_id in event_ids:
             position = self._events.get(event_id.bytes)
             content = None if position is None else _content(self._sealed[position], position)
@@ -333,6 +334,11 @@ def _event_ids(sealed: Sealed) -> Sequence[bytes]:
     if isinstance(sealed, SealedGroup):
         return sealed.group.event_ids
     return [] if sealed.content is None else [event.event_id.bytes for event in sealed.content.events]
+
+
+def _positions(sealed: Sealed) -> Iterable[int]:
+    """Give the position of each of its events."""
+    return range(sealed.first, sealed.last + 1) if isinstance(sealed, SealedGroup) else repeat(sealed.first)
 
 
 def _segments(event: PutEvent) -> Sequence[Segment]:

@@ -154,19 +154,18 @@ class DeliveryLedger:
                 if (last := max(role.in_flight.positions, default=0)) > known.position:
                     self._reserve(role, last)
 
-    def settle(self, role_id: int, position: int) -> None:
-        """Note that a role needs nothing more of an envelope in its turn."""
-        self.settle_all(role_id, (position,))
+    def settle(self, role_id: int, *positions: int) -> None:
+        """Note that a role needs nothing more of envelopes at some positions, which grow, in their turn."""
+        if positions:
+            self.settle_all(self._roles[role_id], positions)
 
-    def settle_all(self, role_id: int, positions: Sequence[int]) -> None:
+    def settle_all(self, role: ConsumerRole, positions: Sequence[int]) -> None:
         """Note that a role needs nothing more of some envelopes in their turn.
 
         Args:
-            positions: theirs, which grow.
+            positions: theirs, at least one; they grow.
         """
-        if not positions:
-            return
-        cursor = self._roles[role_id].cursor
+        cursor = role.cursor
         assert cursor is not None, "what is delivered to a role is owed to it by its cursor"
         first, last = positions[0], positions[-1]
         if last - first < len(positions):
@@ -174,8 +173,11 @@ class DeliveryLedger:
         else:
             for first, last in _ranges(positions):
                 cursor.settle_range(first, last)
-        self._dirty.add(role_id)
-        self._note(len(positions))
+        self._dirty.add(role.id)
+        self._noted += len(positions)
+        if self._cursors_wait is None and self._is_kept and self._page is None:
+            # Few commits write one cursor: it waits for more of them. What is urgent has been noted as such.
+            self._cursors_wait = asyncio.get_running_loop().call_later(self._cursor_seconds, self._write_due, True)
 
     def pass_over(self, role_id: int, first: int, last: int) -> None:
         """Note that a role is owed nothing from ``first`` to ``last``; there is no hurry to write that down."""
@@ -227,7 +229,7 @@ class DeliveryLedger:
             self._journal.turn.at_end(self._write_due)
 
     def _write_due(self, have_waited: bool = False) -> None:
-        """Write what is noted; cursors that move wait for more of them first, so that few commits write one."""
+        """Write what is noted; cursors that move wait for more of them first."""
         self._is_due = False
         if have_waited:
             self._cursors_wait = None
@@ -257,6 +259,7 @@ class DeliveryLedger:
         if self._watched is not None:
             self._watched.add((new.role_id, new.envelope_id))
         self.settle(new.role_id, new.position)
+        self._note(0)
 
     def fail(self, envelope_id: UUID, failure: RecipientFailed) -> None:
         """Note a failed call."""

@@ -186,7 +186,7 @@ class RunResults:
         """Note that a consumer has committed some envelopes of a bundle, each in its turn."""
         if not bundle:
             return
-        self._ledger.settle_all(recipient.role.id, sorted([envelope.position for envelope in bundle]))
+        self._ledger.settle(recipient.role.id, *sorted([envelope.position for envelope in bundle]))
         self.cure(bundle, recipient)
         self._probing.went_well(recipient.role.id)
         self.counts[recipient.role.login].committed(bundle)
@@ -204,7 +204,7 @@ class RunResults:
             ids: theirs, of 16 bytes.
             items: how many they have.
         """
-        self._ledger.settle_all(role.id, positions)
+        self._ledger.settle_all(role, positions)
         role.in_flight.positions.difference_update(positions)
         if role.keys_in_hand.key_at:
             role.keys_in_hand.end(positions)

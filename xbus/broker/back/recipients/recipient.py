@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 from uuid import UUID
 
@@ -125,7 +125,6 @@ class EnvelopeCalls:
         seconds: float,
         arguments: tuple[object, ...],
         taker: AnswerTaker,
-        *,
         brings: Sequence[bytes] = (),
     ) -> None:
         """Make a call about untraced envelopes.
@@ -139,7 +138,7 @@ class EnvelopeCalls:
             taker: gets the answer.
             brings: the ids of those that the call brings, with all that is to be told of them.
         """
-        renewed = self._begin_call(ids, verb, brings=brings)
+        renewed = self._begin_call(ids, verb, brings)
         try:
             self._client.ask(name, arguments, partial(self._end_call, taker), seconds, renewed)
         except BaseException:
@@ -149,8 +148,8 @@ class EnvelopeCalls:
 
     def ended_all(self, ids: Iterable[bytes]) -> None:
         """Note that the recipient has envelopes open no more."""
-        for each in ids:
-            self.open.pop(each, None)
+        # They come by the hundred: no code of Python runs for each.
+        [*map(self.open.pop, ids, repeat(None))]
 
     def ended(self, envelope_id: UUID) -> None:
         """Note that the recipient has an envelope open no more."""
@@ -179,7 +178,7 @@ class EnvelopeCalls:
             ids: theirs, of 16 bytes.
             begins: whether the call brings them.
         """
-        renewed = self._begin_call(ids, verb, brings=ids if begins else ())
+        renewed = self._begin_call(ids, verb, ids if begins else ())
         spans = tracing.begin_calls(verb, ids, self._login)
         try:
             call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
@@ -192,18 +191,18 @@ class EnvelopeCalls:
         return call
 
     def _begin_call(
-        self, ids: Sequence[bytes], verb: str, *, brings: Sequence[bytes]
+        self, ids: Sequence[bytes], verb: str, brings: Sequence[bytes]
     ) -> Callable[[], float | None] | None:
         now = self._now()
         if brings:
             self.open = {**dict.fromkeys(brings, Bringing(now, "take_event")), **self.open}
-        for bringing in map(self.open.get, ids):
-            if bringing is not None:
-                bringing.verb = verb
+        for each in ids:
+            if each in self.open:
+                self.open[each].verb = verb
         if not self._unanswered:
             self._busy_since = now
         self._unanswered += 1
-        return None if self._heartbeats is None else partial(self._heartbeats.renewed, {*ids, *brings})
+        return None if self._heartbeats is None else partial(self._heartbeats.renewed, (*ids, *brings))
 
     def _end_call(self, taker: Callable[..., object] | None, *answer: object) -> None:
         """Note the answer to a call, or its lack, and hand it on to whoever takes it."""
@@ -418,10 +417,10 @@ class RecipientProxy:
             taker: gets the answer; then one of ``went_well`` and ``results_of`` is to be called.
             stays_open: whether they stay open until a decision.
         """
-        name, seconds = "xbus.take_envelopes", self._timeouts.end_envelope
+        call = ("xbus.take_envelopes", self._timeouts.end_envelope)
         if stays_open:
-            name, seconds = "xbus.prepare_envelopes", self._timeouts.end_event
-        self._calls.ask_about((), "take_event", name, seconds, (entries,), taker, brings=ids)
+            call = ("xbus.prepare_envelopes", self._timeouts.end_event)
+        self._calls.ask_about((), "take_event", *call, (entries,), taker, ids)
 
     def commit(self, ids: Sequence[bytes], taker: AnswerTaker) -> None:
         """Have envelopes committed that are open, as ``commit_envelopes`` does.
@@ -443,7 +442,7 @@ class RecipientProxy:
         """
         seconds = self._timeouts.end_envelope + self._timeouts.end_event
         call = ("end_envelope", "xbus.commit_envelopes", seconds)
-        self._calls.ask_about(ids, *call, (texts_of(ids), entries), taker, brings=next_ids)
+        self._calls.ask_about(ids, *call, (texts_of(ids), entries), taker, next_ids)
 
     def went_well(self, ids: Sequence[bytes], answer: Value, error: CallError | None, *, stay_open: bool) -> bool:
         """Check whether an answer says that all of some envelopes went well.
@@ -458,8 +457,7 @@ class RecipientProxy:
         if {*map(type, chain.from_iterable(said))} != {bool}:
             return False
         if not stay_open:
-            for each in ids:
-                self._calls.open.pop(each, None)
+            self._calls.ended_all(ids)
         return True
 
     def votes_of(self, bundle: Sequence[SmallEnvelope], answer: Value, error: CallError | None) -> list[BundleResult]:

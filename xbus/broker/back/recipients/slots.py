@@ -167,12 +167,11 @@ class Slots(Generic[Member]):
 
     def take_at_once(self, wanted: Hashable) -> Member | None:
         """Take a slot of a member, or of one of a group, if nobody stands in line."""
-        if self._waiters:
-            return None
         chosen: _Place[Member] | None = None
-        for place in self._groups.get(wanted) or self._those(wanted):
-            if place.taken < place.capacity and not place.is_paused:
-                chosen = place if chosen is None else min(chosen, place, key=_idleness)
+        for place in () if self._waiters else self._groups.get(wanted) or self._those(wanted):
+            is_free = place.taken < place.capacity and not place.is_paused
+            if is_free and (chosen is None or _idleness(place) < _idleness(chosen)):
+                chosen = place
         if chosen is None:
             return None
         self._takes += 1
@@ -233,12 +232,12 @@ class Slots(Generic[Member]):
             Whether anybody waits for a slot, or for any change.
         """
         place = self._places.get(member)
-        is_awaited = bool(self._waiters) or self._change is not None
-        if place is not None and place.taken:
+        if place is not None:
             place.taken = max(0, place.taken - number)
-            if is_awaited:
-                self._serve()
-        return is_awaited
+        if self._change is None and not self._waiters:
+            return False
+        self._serve()
+        return True
 
     def _those(self, wanted: Hashable) -> Sequence[_Place[Member]]:
         """Give the place of a member, or those of a group; none while it is paused."""

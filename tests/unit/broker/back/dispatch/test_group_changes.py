@@ -341,7 +341,7 @@ async def test_what_waits_keeps_no_bytes_of_other_graphs(journal: Journal) -> No
         await broker.write(group)
         (waiting,) = [part for party in groups_of(broker).all_parties() for part in party.parts]
         assert isinstance(waiting, GroupPart)
-        assert (list(waiting.positions), waiting.sealed.group.data) == ([5], group.data[1:])
+        assert (list(waiting.positions), waiting.group.data) == ([5], group.data[1:])
         client.answers.clear()
         out.set_result([DONE])
         await broker.until(lambda: letters(broker).endswith("ab"))

@@ -287,7 +287,7 @@ async def test_what_waits_keeps_no_bytes_of_what_has_gone(journal: Journal) -> N
         await broker.write(group)
         (waiting,) = party.parts
         assert isinstance(waiting, GroupPart)
-        assert (list(waiting.positions), waiting.sealed.group.data) == ([3, 4], group.data[1:])
+        assert (list(waiting.positions), waiting.group.data) == ([3, 4], group.data[1:])
         client.answers.clear()
         out.set_result([DONE])
         await broker.until(lambda: in_groups(broker) == 3)

@@ -12,7 +12,7 @@ from xbus.states import ConsumerState
 
 
 def settle(made: Bench, recipient: ServedRole, *positions: int) -> None:
-    made.ledger.settle_all(recipient.role.id, positions)
+    made.ledger.settle(recipient.role.id, *positions)
 
 
 async def pause() -> None:
