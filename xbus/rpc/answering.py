@@ -167,8 +167,8 @@ class Answering:
         self._send = send
         self._unreadable = unreadable
         self._max_call_bytes = max_call_bytes
-        self._shared = None if dispatch.shared is None else [dispatch.shared.encode()]
-        """The frame of the shared verb."""
+        self.shared = None if dispatch.shared is None else [dispatch.shared.encode()]
+        """The third frame from the end of a call of the shared verb."""
         self._bytes_of_all = min(STRANGER_BYTES, max_call_bytes)
         """The bytes of calls that are carried out for everybody."""
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
@@ -191,13 +191,9 @@ class Answering:
         """The number of calls that wait for their handler's future."""
         return len(self._waiting)
 
-    def is_shared(self, frames: list[bytes]) -> bool:
-        """Check whether the frames of a call are of the shared verb."""
-        return frames[-3:-2] == self._shared and len(frames) > REQUEST_FRAMES
-
     def take_all(self, calls: Iterable[Call]) -> None:
         """Carry out calls in their order, those of the shared verb that follow each other together."""
-        for are_shared, some in groupby(calls, lambda call: self.is_shared(call.frames)):
+        for are_shared, some in groupby(calls, lambda call: call.frames[-3:-2] == self.shared):
             if are_shared:
                 self.take_together(some)
                 continue
@@ -229,14 +225,15 @@ class Answering:
 
     def take_together(self, calls: Iterable[Call]) -> None:
         """Carry out calls of the shared verb together."""
-        since = time.monotonic()
+        assert self._dispatch.shared is not None, "a verb is shared"
+        since, checked = time.monotonic(), self._dispatch.handlers[self._dispatch.shared].checked
         together: list[SharedCall] = []
         for call in calls:
             kwargs = self._read(call)
             if kwargs is None:
                 continue
             try:
-                call.args = self._dispatch.check_shared(call.method, call.args, kwargs)
+                call.args = checked(call.args, kwargs)
             except CallError as error:
                 self._answer_error(call, error)
                 continue

@@ -94,7 +94,8 @@ class Dispatch:
     Args:
         objects: instances with methods marked by ``verb``. ``Shape`` says how parameters may be annotated.
         knows: checks the token of a larger call, by which its caller says who that is; None where callers have none.
-        admit: asked before each call, with the verb; it raises the refusal. None where everybody may call.
+        admit: asked before each call of a verb that is not shared, with the verb; it raises the refusal. None where
+            everybody may call.
         refusal: gives the refusal of a larger call by whoever calls now; None of a caller that has proven who it is.
         note_error: gets the verb and the arguments of each call that is answered with an error, and that error.
 
@@ -149,16 +150,6 @@ class Dispatch:
             self._admit(name)
         handler = self.handlers.get(name) or self.handler(name)
         return handler.method(*handler.checked(args, kwargs))
-
-    def check_shared(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> list[Value]:
-        """Give the arguments of a call of the shared verb in their order.
-
-        Raises:
-            Refused: as ``call`` refuses.
-        """
-        if self._admit is not None:
-            self._admit(name)
-        return self.handlers[name].checked(args, kwargs)
 
     def call_together(self, calls: Sequence[SharedCall], give: Give) -> None:
         """Carry out calls of the shared verb that were checked; ``give`` answers them."""

@@ -325,7 +325,7 @@ class Server:
                 self._note_unreadable(connection, error)
             return
         call = Call(connection.peer, frames, size, connection)
-        if self._answering.is_shared(frames):
+        if frames[-3:-2] == self._answering.shared:
             if not self._gathered:
                 self._turn.at_end(self._carry_out)
             self._gathered.append(call)
