@@ -483,7 +483,13 @@ class Turns:
                 if (share.calls == share.earlier_calls == 0 and share.debt <= 0) or _has_room(
                     share, call, self._present_share
                 ):
-                    self._begin(share, call)
+                    # As ``_begin``, whose call each message would pay for.
+                    weight = call.size + CALL_BYTES
+                    call.share, call.period = share, self._period
+                    share.weight += weight
+                    share.calls += 1
+                    call.debt_before = share.debt
+                    share.debt = 0.0 if weight <= self._share_bytes else weight - self._share_bytes
                     at_once.append(call)
                     continue
                 self.line.append(share)
@@ -527,7 +533,7 @@ class Turns:
         return None
 
     def _begin(self, share: Share, call: Call) -> None:
-        """Count a call as under way."""
+        """Count a call as under way that has waited."""
         weight = call.size + CALL_BYTES
         call.share, call.period = share, self._period
         share.weight += weight

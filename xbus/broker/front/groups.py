@@ -130,18 +130,13 @@ class GroupIntake:
                 self._go_on(emitter_id)
             else:
                 messages.append((call, emitter_id, entries))
-        if messages:
-            self._put(messages, give)
-
-    def _put(self, messages: list[_Message], give: Give) -> None:
-        """Put the envelopes of messages, together where they are small."""
         try:
             size: float = sum(map(len, map(_DATA, chain.from_iterable(map(_ENTRIES, messages)))))
         except (TypeError, LookupError):  # one of them has no data
             size = math.inf
         if size > TOGETHER_BYTES or self._front.keeps_objects:
             self._put_in_portions(messages, give)
-        else:
+        elif messages:
             self._put_together(messages, give)
 
     def _put_in_portions(self, messages: list[_Message], give: Give) -> None:
@@ -228,7 +223,7 @@ class GroupIntake:
         give = partial(self._span_answered, emitter_id, message, len(span))
         # A span that is answered at once calls this again: spans of a long message must not lie within each other.
         messages: list[_Message] = [(message, emitter_id, span)]
-        asyncio.get_running_loop().call_soon(self._put, messages, give)
+        asyncio.get_running_loop().call_soon(self._put_in_portions, messages, give)
 
     def _span_answered(
         self,
