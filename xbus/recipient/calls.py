@@ -6,7 +6,7 @@ import logging
 import queue
 import socket
 import threading
-import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -26,42 +26,24 @@ T = TypeVar("T")
 CODE_FAILED = "recipient_failed"
 """The code of every failure of the author's code."""
 
-_RINGS = 4096
-"""Rings that are heard at once."""
-
-
-BRIEF_SECONDS = 0.0005
-"""Seconds for which the loop itself waits for the jobs of a turn. Most are over by then, and another turn of the loop
-costs more. More keeps the loop from its other work for longer."""
-
 
 class AuthorThread:
     """Runs jobs off the event loop, so that pings are answered while the author's code works.
-
-    The loop waits for a brief job at the end of the turn in which it was given. The thread rings for a longer one.
 
     To be made in a running loop.
 
     Args:
         name: of the thread.
         turn: each outcome is told in a turn of it, so that the answer goes at the end of that.
-        brief_seconds: how long the loop waits.
     """
 
-    def __init__(self, name: str, turn: LoopTurn | None = None, *, brief_seconds: float = BRIEF_SECONDS) -> None:
-        self._brief_seconds = brief_seconds
+    def __init__(self, name: str, turn: LoopTurn | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._turn = turn or LoopTurn()
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Promise[Any]] | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[Promise[Any]] = queue.SimpleQueue()
-        """The outcomes that are to be told on the loop: each has its answer or its error already."""
-        self._owed = 0
-        """The number of outcomes that are not told yet."""
-        self._wait_ends = 0.0
-        self._is_to_ring = False
-        """Whether the thread rings for an outcome. If not, the loop looks at the end of a turn while one is owed."""
-        self._was_long = False
-        """Whether the last job took longer than the loop waits: then it does not wait for the next one."""
+        self._done: deque[tuple[Callable[[Any], None], object]] = deque()
+        """The outcomes that are to be told on the loop, each with the way to tell it. The thread rings for each: a call
+        of ``call_soon_threadsafe`` would cost ten calls of Python functions."""
         self._bell, self._rung = socket.socketpair()
         self._rung.setblocking(False)
         self._loop.add_reader(self._rung, self._turn.run, self._hear)
@@ -75,10 +57,6 @@ class AuthorThread:
         """Put a job behind those given before; the promise gets its result or its exception."""
         outcome: Promise[T] = Promise()
         self._jobs.put((job, outcome))
-        self._owed += 1
-        if self._owed == 1 and not self._is_to_ring:
-            self._wait_ends = time.monotonic() + self._brief_seconds
-            self._turn.at_end(self._look)
         return outcome
 
     def finished(self, answer: object) -> object:
@@ -86,7 +64,6 @@ class AuthorThread:
         # Most methods answer nothing, and the question costs more than they do.
         if answer is None or not inspect.isawaitable(answer):
             return answer
-        self._was_long = True  # the loop can't run it while it waits
         return asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop).result()
 
     def close(self) -> None:
@@ -95,63 +72,42 @@ class AuthorThread:
         if self._rung.fileno() >= 0:
             self._loop.remove_reader(self._rung)
             self._rung.close()
-            self._look_unrung()
+            for _ in range(len(self._done)):
+                self._tell_unrung()
 
     def _hear(self) -> None:
-        with suppress(OSError):  # another turn has closed it, or heard it
-            self._rung.recv(_RINGS)
-        self._look()
+        """Tell the outcome of a ring. The next one comes in a turn of its own, as whoever is told may raise."""
+        if self._rung.fileno() >= 0:
+            self._rung.recv(1)
+        # 1. The thread adds an outcome. 2. ``close`` has it told. 3. The thread's ring fails, and it asks once more.
+        if self._done:
+            tell, told = self._done.popleft()
+            tell(told)
 
-    def _look(self) -> None:
-        """Tell the next outcome, if it comes before the loop's wait is over."""
-        if not self._owed:
-            return
-        try:
-            outcome = self._done.get(timeout=max(0.0, self._wait_ends - time.monotonic()))
-        except queue.Empty:
-            if not self._is_to_ring:
-                # 1. The wait ends. 2. The thread adds an outcome, and does not ring. 3. It is asked to ring.
-                self._is_to_ring = True
-                self._turn.at_end(self._look)
-            return
-        self._owed -= 1
-        if self._owed:
-            # Before it is told, as whoever is told may raise.
-            self._turn.at_end(self._look)
-        else:
-            self._is_to_ring = self._was_long
-        if outcome.error is None:
-            outcome.set_result(outcome.answer)
-        else:
-            outcome.set_exception(outcome.error)
-
-    def _look_unrung(self) -> None:
-        """Have the loop look behind ``close``, when no ring is heard."""
+    def _tell_unrung(self) -> None:
+        """Have an outcome told behind ``close``, when no ring is heard."""
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._turn.run, self._look)
+            self._loop.call_soon_threadsafe(self._turn.run, self._hear)
 
     def _work(self) -> None:
+        done: tuple[Callable[[Any], None], object]
         with self._bell:
             while (given := self._jobs.get()) is not None:
                 job, outcome = given
                 self.steps += 1
-                self._was_long = False
-                began = time.monotonic()
                 try:
-                    outcome.answer = job()
+                    done = outcome.set_result, job()
                 except Exception as error:
-                    outcome.error = error
+                    done = outcome.set_exception, error
                 except BaseException as error:  # as of sys.exit() in the author's code: an answer is owed all the same
-                    outcome.error = Failed(f"the recipient's code raised {fault(error)}", code=CODE_FAILED)
+                    failure = Failed(f"the recipient's code raised {fault(error)}", code=CODE_FAILED)
+                    done = outcome.set_exception, failure
                 self.steps += 1
-                if time.monotonic() - began > self._brief_seconds:
-                    self._was_long = True
-                self._done.put(outcome)
-                if self._is_to_ring:
-                    try:
-                        self._bell.send(b"!")
-                    except OSError:
-                        self._look_unrung()
+                self._done.append(done)
+                try:
+                    self._bell.send(b"!")
+                except OSError:
+                    self._tell_unrung()
                 if self._loop.is_closed():
                     return
 

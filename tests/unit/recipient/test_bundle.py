@@ -4,7 +4,6 @@ import asyncio
 import gc
 import os
 import threading
-import time
 import uuid
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,7 +26,6 @@ from xbus.recipient.calls import AuthorThread, Calls
 from xbus.recipient.deliveries import OUTPUT_BYTES, OpenDeliveries, read_bundle, take_all
 from xbus.recipient.envelope import checked_notes
 from xbus.rpc.codec import Value, pack, pack_items
-from xbus.rpc.deferred import Promise
 
 FAILED = ("recipient_failed", "KeyError: 'client'")
 
@@ -142,36 +140,6 @@ async def test_the_outcome_is_told_in_a_turn_so_that_the_answer_goes_at_its_end(
     assert await outcome == "done"
     desk.close()
     assert are_busy == [True]
-
-
-async def test_a_brief_job_is_told_in_the_turn_in_which_it_was_given() -> None:
-    turn = LoopTurn()
-    desk = AuthorThread("author", turn, brief_seconds=DEADLINE_SECONDS)
-    told: list[str] = []
-
-    def give() -> None:
-        for job in (lambda: "a", lambda: "b"):
-            desk.give(job).add_done_callback(lambda done: told.append(done.result()))
-
-    turn.run(give)
-    assert told == ["a", "b"]
-    desk.close()
-
-
-async def test_the_loop_goes_on_beside_a_long_job_and_does_not_wait_for_the_next() -> None:
-    turn = LoopTurn()
-    desk = AuthorThread("author", turn, brief_seconds=0.01)
-    may_go_on = threading.Event()
-    outcomes: list[Promise[bool]] = []
-    turn.run(lambda: outcomes.append(desk.give(lambda: may_go_on.wait(60))))
-    assert not outcomes[0].done()
-    time.sleep(0.02)
-    may_go_on.set()
-    assert await outcomes[0]
-    turn.run(lambda: outcomes.append(desk.give(lambda: True)))
-    assert not outcomes[1].done(), "it is rung for, and heard in another turn"
-    assert await outcomes[1]
-    desk.close()
 
 
 async def test_who_raises_at_an_outcome_leaves_the_others_alone_and_a_closed_thread_keeps_nothing() -> None:
