@@ -67,6 +67,9 @@ class GatheredWrites:
 
     def close(self) -> None:
         """Close behind what was written; who does not read the rest in time loses it."""
+        # asyncio forgets the state of a connection by TLS that is closed twice.
+        if self._transport.is_closing():
+            return
         self._flush()
         self._transport.close()
         if self._transport.get_write_buffer_size():

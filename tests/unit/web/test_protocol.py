@@ -1,6 +1,7 @@
 """What is written to a client in one turn of the event loop goes out as a whole; a request comes in its time."""
 
 import asyncio
+from asyncio import sslproto
 from types import SimpleNamespace
 from typing import cast
 
@@ -26,6 +27,9 @@ class TransportDouble:
 
     def close(self) -> None:
         self.sent.append(b"closed")
+
+    def is_closing(self) -> bool:
+        return b"closed" in self.sent
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -65,6 +69,18 @@ async def test_much_goes_at_once_and_nothing_is_left_behind() -> None:
     assert inner.sent[1:] == [b"end", b"closed"]
     await asyncio.sleep(0)
     assert inner.sent[1:] == [b"end", b"closed"]
+
+
+async def test_a_connection_by_tls_may_be_closed_again() -> None:
+    """As when its client goes while the server ends: a transport of asyncio by TLS knows nothing more by then."""
+    ended: list[str] = []
+    tls = SimpleNamespace(_start_shutdown=lambda: ended.append("closed"), _get_write_buffer_size=lambda: 0)
+    loop = asyncio.get_running_loop()
+    transport = sslproto._SSLProtocolTransport(loop, cast(sslproto.SSLProtocol, tls))
+    writes = GatheredWrites(transport, loop, 1.0)
+    for _ in range(3):
+        writes.close()
+    assert ended == ["closed"]
 
 
 def server_of(program: str) -> WebServer:
