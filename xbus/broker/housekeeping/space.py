@@ -143,9 +143,7 @@ class Space:
         if self._taken:
             writing.add_done_callback(partial(self._settle, emitter_ids, data))
 
-    def _settle(
-        self, emitter_ids: Sequence[int], data: Sequence[bytes], writing: Deferred[Any] | Promise[Any]
-    ) -> None:
+    def _settle(self, emitter_ids: Sequence[int], data: Sequence[bytes], writing: Deferred[Any] | Promise[Any]) -> None:
         is_stored = not writing.cancelled() and writing.exception() is None
         left_out = getattr(writing.result(), "taken", ()) if is_stored else range(len(data))
         self.give_back([emitter_ids[place] for place in left_out], [data[place] for place in left_out])

@@ -22,7 +22,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.emitters.entries import EmitterEntry
 from xbus.broker.journal.writes import SendingLimits
 from xbus.errors import Failed, JournalError, JournalUnavailable, Refused
-from xbus.rpc.codec import pack_items
+from xbus.rpc.codec import Value, pack_items
 from xbus.supervision.health import Health
 
 
@@ -217,7 +217,7 @@ async def put_a_taken_envelope(north: Desk) -> object:
 
 async def put_a_taken_envelope_in_a_group(north: Desk) -> object:
     data = pack_items([b"a" * 20])
-    entry = [FULL.event_id.bytes, uuid.uuid4().bytes, "notes", 1, data, None, None]
+    entry: Value = [FULL.event_id.bytes, uuid.uuid4().bytes, "notes", 1, data, None, None]
     return await north.front.put_group([north.emitter_id], [entry])
 
 

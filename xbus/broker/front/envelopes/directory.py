@@ -339,9 +339,7 @@ class EnvelopeDirectory:
                 if headers and tracing.IN_BYTES in headers:
                     trace_received(headers, group.at, group.at, sealed.receipt(place))
 
-    def put(
-        self, write: PutEnvelope, writing: Promise[SealReceipt], act: Act[SealReceipt]
-    ) -> Deferred[SealReceipt]:
+    def put(self, write: PutEnvelope, writing: Promise[SealReceipt], act: Act[SealReceipt]) -> Deferred[SealReceipt]:
         """Write a whole envelope of which nothing is known here. Other calls for it wait until that is answered.
 
         Args:
