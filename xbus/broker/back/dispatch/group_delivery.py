@@ -291,12 +291,16 @@ class GroupDelivery:
             if not self._may_go(party):
                 return
             instances: dict[RecipientProxy, ServedRole] = {}
+            goes_alone = False
             for recipient in party.recipients:
                 instance = taken.pop(recipient.role.id, None) if taken else None
                 instance = instance or self._slots.take_at_once(recipient)
                 if instance is None:
                     break
                 instances[instance] = recipient
+                # A program that came since they were added may do less than those of before.
+                if not instance.abilities.bundles or (len(party.recipients) > 1 and instance.abilities.prepares <= 0):
+                    goes_alone = True
             slots = dict.fromkeys(instances, 1)
             call = self._take(party, instances, slots) if len(instances) == len(party.recipients) else None
             if call is None:
@@ -306,7 +310,12 @@ class GroupDelivery:
                 if len(instances) < len(party.recipients) or not party.out:
                     party.turn = self._begin(party, self._wait_for_turn(party))
                 return
-            self._hand_over(call)
+            if goes_alone:
+                self._note(call, dict.fromkeys(instances, [BundleStatus.GOES_ALONE] * len(call.ids)))
+            elif party.by_workers or True in map(_IS_TRACED, call.parts):
+                self._note(call, None)
+            else:
+                self._hand_over(call)
 
     def _may_go(self, party: BundleParty) -> bool:
         """Check whether all consumers of a party get what waits as it was sent, and durably may.
@@ -441,15 +450,6 @@ class GroupDelivery:
 
     def _hand_over(self, call: GroupCall, before: GroupCall | None = None) -> None:
         """Hand the envelopes of a call over, in the messages that have another call committed where there is one."""
-        is_vote = len(call.instances) > 1
-        for each in call.instances:
-            # A program that came since they were added may do less than those of before.
-            if not each.abilities.bundles or (is_vote and each.abilities.prepares <= 0):
-                self._note(call, dict.fromkeys(call.instances, [BundleStatus.GOES_ALONE] * len(call.ids)))
-                return
-        if before is None and (call.party.by_workers or True in map(_IS_TRACED, call.parts)):
-            self._note(call, None)
-            return
         left = iter(call.instances)
         written: dict[tuple[bool, bool], Sequence[BundleEntry]] = {}
         try:
@@ -461,7 +461,7 @@ class GroupDelivery:
                 if before is not None:
                     taker = partial(self._gone_on, before, call, instance)
                     instance.go_on(before.ids, call.ids, written[form], taker)
-                elif is_vote:
+                elif len(call.instances) > 1:
                     instance.hand_over(call.ids, written[form], partial(self._voted, call, instance), stays_open=True)
                 else:
                     instance.hand_over(call.ids, written[form], partial(self._answered, call, instance))
@@ -539,13 +539,16 @@ class GroupDelivery:
 
     def _answered(self, call: GroupCall, instance: RecipientProxy, answer: Value, error: CallError | None) -> None:
         """Take the last answer of a consumer; have its outcome noted when it is the last of all."""
-        call.answers[instance] = (answer, error)
-        if call.is_over or len(call.answers) < len(call.instances):
+        if call.is_over:
             return
-        for each, said in call.answers.items():
-            if not each.went_well(call.ids, *said, stay_open=False):
-                self._note(call, self._outcomes.read(call))
-                return
+        call.answers[instance] = (answer, error)
+        if not instance.went_well(call.ids, answer, error, stay_open=False):
+            call.has_failed = True
+        if len(call.answers) < len(call.instances):
+            return
+        if call.has_failed:
+            self._note(call, self._outcomes.read(call))
+            return
         party, number, is_awaited = call.party, len(call.ids), False
         self.envelopes += number
         for each, slots in call.slots.items():

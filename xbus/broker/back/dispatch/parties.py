@@ -304,6 +304,7 @@ class GroupCall:
         counted: failures that count with the call before.
         answers: those that have come to the last call of each instance.
         apart: envelopes that can't go with others, and are to be brought in a run each.
+        has_failed: whether one of the last answers says that not all went well.
         is_over: whether all answers have come, or are not waited for any more.
         task: what notes the outcome, or finds it, where that takes long.
     """
@@ -313,6 +314,7 @@ class GroupCall:
     busy_before: Mapping[RecipientProxy, float] = MappingProxyType({})
     counted: Sequence[RecipientFailed] = ()
     apart: Sequence[Apart] = ()
+    has_failed = False
     is_over = False
     task: asyncio.Task[None] | None = None
 

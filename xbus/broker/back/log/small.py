@@ -74,13 +74,13 @@ class GroupPart(NamedTuple):
     def on_wire(self, logins: Mapping[int, str | None] | None, *, wants_headers: bool) -> list[BundleEntry]:
         """Write the envelopes as :func:`bundle_on_wire` does; no code of Python runs for most."""
         group = self.group
-        items, tags = group.items, group.tags
+        items, tags, number = group.items, group.tags, len(group.items)
         ordering_keys, keys, headers = zip(*group.heads, strict=True)
         batches: Iterable[Any] = zip(zip(repeat(0), items, group.data, repeat(None)))
         if 0 in items:
-            batches = [batch if number else () for number, batch in zip(items, batches, strict=True)]
+            batches = [batch if has_items else () for has_items, batch in zip(items, batches, strict=True)]
         texts, names = texts_of([*group.event_ids, *group.envelope_ids]), map(_NAME, group.types)
-        event_ids, ids = texts[: len(items)], texts[len(items) :]
+        event_ids, ids = texts[:number], texts[number:]
         if wants_headers and (any(headers) or tags.count(NO_TAGS) < len(tags)):
             events: Iterable[Any] = _with_headers(event_ids, names, batches, tags, headers)
         else:
