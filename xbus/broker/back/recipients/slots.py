@@ -169,9 +169,8 @@ class Slots(Generic[Member]):
         """Take a slot of a member, or of one of a group, if nobody stands in line."""
         chosen: _Place[Member] | None = None
         for place in () if self._waiters else self._groups.get(wanted) or self._those(wanted):
-            is_free = place.taken < place.capacity and not place.is_paused
-            if is_free and (chosen is None or _idleness(place) < _idleness(chosen)):
-                chosen = place
+            if place.taken < place.capacity and not place.is_paused:
+                chosen = place if chosen is None else min(chosen, place, key=_idleness)
         if chosen is None:
             return None
         self._takes += 1

@@ -66,9 +66,9 @@ class Cursor:
             self.above |= (1 << max(0, last - first + 1)) - 1 << first - self.position - 1
         elif last > self.position:
             # However long it is, no bits are needed for it.
-            self.above >>= last - self.position
-            self.position = last
+            passed, self.position = last - self.position, last
             if self.above:
+                self.above >>= passed
                 self._advance()
 
     def begin_at(self, position: int, handed_to: int) -> None:
