@@ -28,10 +28,10 @@ ROUNDS = 200
 PUTS = 10
 """The puts of a round, each made when the one before is answered."""
 
-CALLS_OF_ONE = 213
+CALLS_OF_ONE = 222
 """The calls for an envelope that is alone."""
 
-CALLS_OF_A_FURTHER_ONE = 1.25
+CALLS_OF_A_FURTHER_ONE = 1.4
 """The calls for each further envelope of a group."""
 
 
