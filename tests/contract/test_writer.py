@@ -246,6 +246,17 @@ async def test_what_became_of_a_commit_is_asked_until_it_can_be_told(
         assert await journal.read(read_envelope, envelope_id) is not None
 
 
+async def test_a_group_that_is_found_committed_late_counts_as_others_do(engine: sa.Engine) -> None:
+    async with Journal(engine, "broker", ask_again_seconds=0.001) as journal:
+        scribe = await Scribe.of(journal)
+        figures = journal.commits
+        before = sum(figures.seconds.counts), sum(figures.writes.counts)
+        with Faults(engine).after_commit(), _unreachable(engine, times=3):
+            await scribe.put([b"x" * 100])
+        assert journal.stored_bytes == await journal.read(read_stored_bytes) > 100
+        assert (sum(figures.seconds.counts), sum(figures.writes.counts)) == (before[0] + 1, before[1] + 1)
+
+
 async def test_no_group_is_taken_for_an_earlier_one(journal: Journal, scribe: Scribe, faults: Faults) -> None:
     """The number of one that failed must not speak for the next."""
     await scribe.start_envelope()[1]

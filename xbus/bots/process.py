@@ -15,6 +15,8 @@ MOST_PRINTED_BYTES = 65_536
 
 CHILD = "xbus.bots.child"
 
+CRASHED = "run_crashed"
+
 END_SECONDS = 0.2
 """Seconds between looks at whether a process has ended while another one keeps its pipes."""
 
@@ -140,14 +142,17 @@ class Child:
         try:
             self._process.stdin.write(job.line())
             await self._process.stdin.drain()
-            line = await self._outcome()
+            if line := await self._outcome():
+                return Outcome.read(line)
         except ConnectionError:
-            line = b""
-        if line:
-            return Outcome.read(line)
+            pass
+        except (TypeError, ValueError):
+            # Whatever it says next could not be told from the rest of that.
+            await self.kill()
+            return Outcome(CRASHED, "the process of the run wrote an outcome that can't be read, and was killed")
         code = await self._process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-        return Outcome("run_crashed", f"the process of the run {how}")
+        return Outcome(CRASHED, f"the process of the run {how}")
 
     async def _outcome(self) -> bytes:
         """Wait for the outcome of a job; nothing where the process ends without one.

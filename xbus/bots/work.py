@@ -18,6 +18,9 @@ RUN_FAILED = "run_failed"
 MOST_ERROR_LETTERS = 4_000
 """Letters of an error that are told; the log of the run has all of it."""
 
+MOST_CODE_LETTERS = 64
+"""Letters of a code that are told, as many as the broker keeps."""
+
 
 def do_work(job: RunJob, output: BotOutput) -> None:
     """Call the function of a job, or run its command.
@@ -40,7 +43,8 @@ def failed(error: BaseException) -> Outcome:
     """Print the traceback of a failure, for the log of the run; give its outcome."""
     sys.stderr.write(plain("".join(traceback.format_exception(error))))
     if isinstance(error, XbusError):
-        return Outcome(error.code, plain(error, MOST_ERROR_LETTERS))
+        # An author's class may have any code.
+        return Outcome(plain(error.code, MOST_CODE_LETTERS), plain(error, MOST_ERROR_LETTERS))
     return Outcome(RUN_FAILED, fault(error, MOST_ERROR_LETTERS))
 
 

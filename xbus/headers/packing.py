@@ -122,6 +122,10 @@ def check_packed(data: object) -> bytes | None:
 @lru_cache(KEPT_HEADERS)
 def _checked(data: bytes) -> bytes | None:
     found = cast(dict[str, object], _unpacked(data))
+    counting = msgpack.Unpacker()
+    counting.feed(data)
+    if len(found) < counting.read_map_header():
+        raise _bad("a header comes twice", "send it once")
     return _packed_each(found) if found else None
 
 

@@ -128,6 +128,11 @@ def of_http(request: Request, error: Exception) -> Response:
     return answer
 
 
+def of_who_left(request: Request, error: Exception) -> Response:
+    """Answer a client that left amid its request. Nobody hears it, and the figures count it."""
+    return problem(Refused("the client left amid its request", "send it again", code="bad_request"))
+
+
 def of_the_gateway(request: Request, error: Exception) -> Response:
     """Answer a fault of the gateway itself, which the log explains."""
     log.error("the gateway failed at %s", request.url.path, exc_info=error, extra={"action": "request_failed"})

@@ -11,7 +11,7 @@ import click
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -84,6 +84,7 @@ def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace
         exception_handlers={
             XbusError: problems.of_the_bus,
             HTTPException: problems.of_http,
+            ClientDisconnect: problems.of_who_left,
             Exception: problems.of_the_gateway,
         },
         lifespan=_connected(

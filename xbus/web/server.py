@@ -24,8 +24,12 @@ from xbus.web.connections import ConnectionLimits, WebConnection, WebConnections
 from xbus.web.requests import KNOWN
 
 HEAD_BYTES = 65_536
-"""Bytes of the head of a request, and of what stands between two parts of a body. Fewer refuse long headers, more let
+"""Bytes of the head of a request, and of what stands beside the parts of a body. Fewer refuse long headers, more let
 strangers take memory."""
+
+BESIDE_A_BYTE = 16
+"""Bytes that may stand beside a byte of a body, as the sizes of its chunks. Fewer refuse those who send small chunks,
+more let strangers keep the server reading what means nothing."""
 
 MOST_HEADERS = 256
 """Headers of a request. Each takes memory beside its bytes: fewer refuse long heads, more let strangers take it."""
@@ -137,7 +141,8 @@ class BoundedProtocol(HttpToolsProtocol):
         except httptools.HttpParserError:
             self.send_400_response("The request makes no sense.")
         if self._pending_bytes > HEAD_BYTES and not self._is_unreadable:
-            self.send_400_response("The head of the request is too long.")
+            what = "What stands beside the body" if self._is_in_body else "The head of the request"
+            self.send_400_response(f"{what} is too long.")
         elif self._head is None and not self._is_in_body and not self._is_answering:
             self._await_head()
 
@@ -193,7 +198,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
-        self._pending_bytes = 0
+        self._pending_bytes = max(0, self._pending_bytes - BESIDE_A_BYTE * len(body))
         super().on_body(body)
 
     def on_message_complete(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import resource
 import ssl
 from pathlib import Path
@@ -144,7 +145,9 @@ async def test_a_large_head_and_a_large_body_are_refused(shop: Shop, serve: Serv
         assert b"bad_request" in answer
 
 
-async def test_a_client_that_leaves_in_mid_body_leaves_nothing(shop: Shop, serve: Serve) -> None:
+async def test_a_client_that_leaves_in_mid_body_leaves_nothing(
+    shop: Shop, serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
     async with serve() as port:
         part = b"%x\r\n%s\r\n" % (1_000_000, b'"%s"\n' % (b"x" * 97) * 10_000)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -155,6 +158,7 @@ async def test_a_client_that_leaves_in_mid_body_leaves_nothing(shop: Shop, serve
         writer.close()
         await eventually(lambda: not shop.states()["open"], "it is cancelled")
     del reader
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == [], "the gateway has no fault"
 
 
 async def test_https_is_served(shop: Shop, serve: Serve, tmp_path: Path) -> None:
@@ -258,3 +262,14 @@ async def test_what_stands_behind_a_body_has_no_effect_and_no_room(shop: Shop, s
         assert b" 401 " in answer
         for endless in (b"0\r\nX: " + b"x" * 100_000, b"1;" + b"x" * 100_000):
             await exchange(port, chunked.replace(b"/healthz", b"/v1/types/orders/envelopes"), endless)
+
+
+async def test_what_stands_between_the_parts_of_a_body_is_bounded_in_all(shop: Shop, serve: Serve) -> None:
+    """RFC 9112, 7.1.1: a server limits the chunk extensions of a request."""
+    head = request(shop, b"", b"Transfer-Encoding: chunked")
+    async with serve() as port:
+        body = b"[" + b"1," * 9_999 + b"1]"
+        small = b"".join(b"1;n=%d\r\n%c\r\n" % (number % 10, byte) for number, byte in enumerate(body))
+        assert b" 201 " in await exchange(port, head, small, b"0\r\n\r\n")
+        greedy = b"1;" + b"x" * 60_000 + b"\r\n \r\n"
+        assert b" 400 " in await exchange(port, head, *[greedy] * 4)

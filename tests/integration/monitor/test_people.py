@@ -89,6 +89,32 @@ def test_a_person_changes_the_own_password(monitor: Monitor) -> None:
     assert log_in(monitor.visit(), "vera", NEW).status_code == 303
 
 
+def test_of_two_sessions_of_a_person_one_may_end(monitor: Monitor) -> None:
+    monitor.add("vera")
+    first, second = monitor.enter("vera"), monitor.enter("vera")
+    first.post("/log-out")
+    assert first.get("/", follow_redirects=False).status_code == 303
+    assert second.get("/", follow_redirects=False).status_code == 200
+
+
+def test_a_session_that_ended_meanwhile_changes_no_password(monitor: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1. A session shows the present password. 2. Another one changes it, which ends both. 3. The first goes on."""
+    monitor.add("vera")
+    first, second = monitor.enter("vera"), monitor.enter("vera")
+    hash_password, late = monitor.bus.passwords.hash_password, "a late long password"
+
+    def hash_late(password: str) -> str:
+        if password == late:
+            answer = second.post("/do/me/password", data={"present": PASSWORD, "password": NEW})
+            assert answer.status_code == 200
+        return hash_password(password)
+
+    monkeypatch.setattr(monitor.bus.passwords, "hash_password", hash_late)
+    assert first.post("/do/me/password", data={"present": PASSWORD, "password": late}).status_code == 403
+    assert log_in(monitor.visit(), "vera", late).status_code == 403
+    assert log_in(monitor.visit(), "vera", NEW).status_code == 303
+
+
 @pytest.mark.parametrize("path", ["add", "rights", "password", "disable", "enable", "log-out", "token/add"])
 def test_others_manage_nobody(monitor: Monitor, manager: TestClient, viewer: TestClient, path: str) -> None:
     fields = {"name": "root", "password": NEW, "token": "t"}

@@ -5,10 +5,13 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from xbus.bots.job import Allowed, RunJob
 from xbus.bots.process import Child
+from xbus.rpc.messages import BotRun
 
 OPEN = Path("/proc/self/fd")
 
@@ -52,3 +55,19 @@ async def test_a_process_that_ended_keeps_no_pipe_open_though_its_child_has_one(
         assert opened() == before
     finally:
         os.kill(int(left), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("outcome", [b"x" * 100_000, b"x" * 100_000 + b"\n", b"no outcome\n", b"[]\n"], ids=len)
+async def test_an_outcome_that_can_not_be_read_ends_the_run(tmp_path: Path, outcome: bytes) -> None:
+    """An author's code may write to any file."""
+    says = f"import os, sys, time\nsys.stdin.readline()\nos.write(int(sys.argv[1]), {outcome!r})\ntime.sleep(600)\n"
+    (tmp_path / "babbling.py").write_text(says)
+    child = await Child.start({"PYTHONPATH": str(tmp_path)}, "babbling")
+    try:
+        async with asyncio.timeout(60):
+            ended = await child.carry_out(RunJob(cast(BotRun, {}), "", Allowed()))
+    finally:
+        await child.kill()
+        child.close()
+    assert ended.code == "run_crashed"
+    assert not child.is_alive

@@ -168,6 +168,7 @@ def test_bad_headers_are_refused(headers: Any, cause: str, step: str) -> None:
         (msgpack.packb({"a": msgpack.Timestamp(2**40)}), "the headers are no msgpack"),
         (msgpack.packb({"a": {}}), "header a is of the type dict"),
         (msgpack.packb({1: "a"}), "the headers are no msgpack"),
+        (b"\x82\xa1a\x01\xa1a\x02", "a header comes twice"),
     ],
 )
 def test_bad_bytes_are_refused(data: Any, cause: str) -> None:

@@ -200,13 +200,8 @@ class Front:
             Refused: batch_too_large, item_too_large, bad_items, and those of ``OpenEnvelope.append``.
         """
         self._checks.batch(items, data)
-        self._space.check_more()
-        self._space.take(emitter_id, len(data))
-        try:
-            return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, first_index, items, data))
-        except CallError:
-            self._space.give_back((emitter_id,), (data,))
-            raise
+        append = functools.partial(self._append, emitter_id, event_id, first_index, items, data)
+        return self._call(emitter_id, envelope_id, append)
 
     def append_item(self, emitter_id: int, envelope_id: UUID, event_id: UUID, item: bytes) -> Answer[int]:
         """Take one item, behind all others. See ``OpenEnvelope.append``.
@@ -215,14 +210,22 @@ class Front:
             Refused: item_too_large, and those of ``OpenEnvelope.append``.
         """
         self._checks.item_size(len(item))
+        append = functools.partial(self._append, emitter_id, event_id, None, 1, pack_item(item))
+        return self._call(emitter_id, envelope_id, append)
+
+    def _append(
+        self, emitter_id: int, event_id: UUID, first_index: int | None, items: int, data: bytes, known: Known
+    ) -> Deferred[int]:
+        """Append to a known envelope, while the journal has space."""
         self._space.check_more()
-        self._space.take(emitter_id, len(item))
-        packed = pack_item(item)
+        self._space.take(emitter_id, len(data))
         try:
-            return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, None, 1, packed))
+            appending = known.append(event_id, first_index, items, data)
         except CallError:
-            self._space.give_back((emitter_id,), (item,))
+            self._space.give_back((emitter_id,), (data,))
             raise
+        self._space.await_storing((emitter_id,), (data,), appending)
+        return appending
 
     def end_event(self, emitter_id: int, envelope_id: UUID, event_id: UUID, items: int | None) -> Answer[EndedEvent]:
         """End an event; answered with its ``EndedEvent``, durably. See ``OpenEnvelope.end_event``."""
@@ -302,7 +305,11 @@ class Front:
             self._space.give_back([emitter_id] * len(events), [event.data for event in events])
             raise
         write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), options)
-        return self._envelopes.put(write, functools.partial(self._put, emitter_id, envelope_id, events, options))
+        writing: Promise[SealReceipt] = Promise()
+        put_again = functools.partial(self._put, emitter_id, envelope_id, events, options)
+        answer = self._envelopes.put(write, writing, put_again)
+        self._space.await_storing((emitter_id,) * len(events), [event.data for event in events], writing)
+        return answer
 
     def may_group(self, emitter_ids: Sequence[int], entries: Sequence[Value]) -> bool:
         """Check whether envelopes may come as a group: nothing is known of them. Limits are left out that they use up.
@@ -331,7 +338,9 @@ class Front:
         except Failed:
             self._space.give_back(emitter_ids, group.data)
             raise
-        return self._envelopes.put_group(group)
+        writing = self._envelopes.put_group(group)
+        self._space.await_storing(emitter_ids, group.data, writing)
+        return writing
 
     def put_keyed(
         self, emitter_id: int, session: bytes, events: Sequence[NewEvent], options: EnvelopeHead

@@ -4,12 +4,15 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention.holders import Holders, read_holders
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.errors import Failed, JournalUnavailable
 from xbus.periodic import every
+from xbus.rpc.deferred import Deferred, Promise
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
@@ -127,6 +130,23 @@ class Space:
         for emitter_id, items in zip(emitter_ids, data, strict=True):
             if emitter_id in self._taken:
                 self._taken[emitter_id] = max(0, self._taken[emitter_id] - len(items))
+
+    def await_storing(
+        self, emitter_ids: Sequence[int], data: Sequence[bytes], writing: Deferred[Any] | Promise[Any]
+    ) -> None:
+        """Have items that passed give their space back once the answer to their write says that they are not stored.
+
+        Args:
+            emitter_ids: as of ``take_new``.
+            data: as of ``take_new``.
+        """
+        if self._taken:
+            writing.add_done_callback(partial(self._settle, emitter_ids, data))
+
+    def _settle(self, emitter_ids: Sequence[int], data: Sequence[bytes], writing: Deferred[Any] | Promise[Any]) -> None:
+        is_stored = not writing.cancelled() and writing.exception() is None
+        left_out = getattr(writing.result(), "taken", ()) if is_stored else range(len(data))
+        self.give_back([emitter_ids[place] for place in left_out], [data[place] for place in left_out])
 
     def _take_all(self, emitter_ids: Sequence[int], sizes: Sequence[int]) -> None:
         if (live := self.live_bytes) <= self._max_bytes * REOPEN_SHARE:

@@ -215,12 +215,13 @@ class ChangeOwnPassword(BusAction):
             raise Refused("a token changes no password", "log in", code="forbidden")
         check_new(password)
         found = bus.read(lambda connection: people.read_password_hash(connection, name))
-        present, password_hash = self.present, None if found is None else found[1]
-        if not bus.passwords.confirm(visitor.session_id, present, password_hash):
+        present, present_hash = self.present, None if found is None else found[1]
+        if not bus.passwords.confirm(visitor.session_id, present, present_hash):
             raise Refused("the present password is wrong", "type it again", code="login_refused")
         password_hash = bus.hash_password(password)
         with bus.writing() as connection:
-            people.set_password(connection, name, password_hash, bus.now())
+            # Another session may have changed it since, which ended this one.
+            people.set_password(connection, name, password_hash, bus.now(), verified_hash=present_hash)
         yield "Your password is changed: log in with the new one."
 
 

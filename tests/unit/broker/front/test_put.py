@@ -2,7 +2,8 @@
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import cast
 
@@ -21,7 +22,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.emitters.entries import EmitterEntry
 from xbus.broker.journal.writes import SendingLimits
 from xbus.errors import Failed, JournalError, JournalUnavailable, Refused
-from xbus.rpc.codec import pack_items
+from xbus.rpc.codec import Value, pack_items
 from xbus.supervision.health import Health
 
 
@@ -167,23 +168,80 @@ async def put_in_parts(north: Desk) -> None:
     await north.append(envelope_id, event_id, 0, [b"a" * 20])
 
 
-@pytest.mark.parametrize("put", [put_alone, put_in_a_group, put_in_parts])
-async def test_items_that_are_refused_take_no_space(
-    journal: Journal, configuration: Configuration, replies: ReplyRequests, put: Callable[[Desk], Awaitable[None]]
-) -> None:
-    """An emitter that is told to slow down sends the same items again and again."""
+@asynccontextmanager
+async def nearly_full(
+    journal: Journal, configuration: Configuration, replies: ReplyRequests, first: NewEvent
+) -> AsyncIterator[Desk]:
+    """An emitter whose first envelope, with the id of its event, takes nearly all of the journal's space."""
     health, clock = Health("front", StandingClock()), StandingClock()
     emitter_id = (await Scribe.of(journal)).emitter_id("north")
     async with asyncio.TaskGroup() as tasks:
         space = Space(journal, 1_000, health)
         front = Front(journal, Checks(configuration, LIMITS, clock), clock, replies, lambda: None, tasks, space)
         north = Desk(front, journal, emitter_id)
-        await north.put(uuid.uuid4(), event(b"x" * 950))
+        await north.put(first.event_id, first)
+        yield north
+        assert health.healthy
+
+
+@pytest.mark.parametrize("put", [put_alone, put_in_a_group, put_in_parts])
+async def test_items_that_are_refused_take_no_space(
+    journal: Journal, configuration: Configuration, replies: ReplyRequests, put: Callable[[Desk], Awaitable[None]]
+) -> None:
+    """An emitter that is told to slow down sends the same items again and again."""
+    async with nearly_full(journal, configuration, replies, event(b"x" * 950)) as north:
         emitters = cast("dict[int, EmitterEntry]", configuration.catalog.emitters)
-        emitters[emitter_id] = replace(emitters[emitter_id], limits=SendingLimits(items_per_second=1))
+        emitters[north.emitter_id] = replace(emitters[north.emitter_id], limits=SendingLimits(items_per_second=1))
         await put(north)
         for _ in range(10):
             with pytest.raises(Failed) as caught:
                 await put(north)
             assert caught.value.code == "slow_down"
-        assert health.healthy
+
+
+FULL = event(b"x" * 950)
+"""Its id is that of its envelope, too."""
+
+
+async def append_to_nothing(north: Desk) -> object:
+    return await north.append(uuid.uuid4(), uuid.uuid4(), 0, [b"a" * 20])
+
+
+async def put_a_taken_event(north: Desk) -> object:
+    return await north.put(uuid.uuid4(), event(b"a" * 20)._replace(event_id=FULL.event_id))
+
+
+async def put_a_taken_envelope(north: Desk) -> object:
+    return await north.put(FULL.event_id, event(b"a" * 20))
+
+
+async def put_a_taken_envelope_in_a_group(north: Desk) -> object:
+    data = pack_items([b"a" * 20])
+    entry: Value = [FULL.event_id.bytes, uuid.uuid4().bytes, "notes", 1, data, None, None]
+    return await north.front.put_group([north.emitter_id], [entry])
+
+
+async def put_nothing_that_lasts(north: Desk) -> object:
+    with Faults(north.journal._engine).before_commit():
+        return await north.put(uuid.uuid4(), event(b"a" * 20))
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        append_to_nothing,
+        put_a_taken_event,
+        put_a_taken_envelope,
+        put_a_taken_envelope_in_a_group,
+        put_nothing_that_lasts,
+    ],
+)
+async def test_items_that_are_not_stored_take_no_space(
+    journal: Journal, configuration: Configuration, replies: ReplyRequests, send: Callable[[Desk], Awaitable[object]]
+) -> None:
+    """Only the journal can tell that they can't be stored, or it fails."""
+    async with nearly_full(journal, configuration, replies, FULL) as north:
+        for _ in range(10):
+            with suppress(Refused, JournalError):
+                await send(north)
+        await put_alone(north)

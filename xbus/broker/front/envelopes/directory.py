@@ -339,16 +339,16 @@ class EnvelopeDirectory:
                 if headers and tracing.IN_BYTES in headers:
                     trace_received(headers, group.at, group.at, sealed.receipt(place))
 
-    def put(self, write: PutEnvelope, act: Act[SealReceipt]) -> Deferred[SealReceipt]:
+    def put(self, write: PutEnvelope, writing: Promise[SealReceipt], act: Act[SealReceipt]) -> Deferred[SealReceipt]:
         """Write a whole envelope of which nothing is known here. Other calls for it wait until that is answered.
 
         Args:
+            writing: gets the answer to the write.
             act: what the call does instead, where the journal turns out to have an envelope of that id.
         """
         self._moment_of = -1, write.at
         lookup = self._lookups[write.envelope_id] = _Lookup()
         call = _WaitingCall(act, Promise())
-        writing: Promise[SealReceipt] = Promise()
         self._journal.submit(write, writing, order=Order(write.emitter_id))
         writing.add_done_callback(functools.partial(self._answer_put, write, lookup, call))
         return Deferred.of(call.answer)

@@ -126,8 +126,9 @@ class Committer:
         self._driver: Driver | None = None
         """The driver's connection of that."""
         self._is_new = True
-        self._undecided: tuple[int, Sequence[WriteJob], Sequence[object]] | None = None
-        """A group whose COMMIT was not answered: its number, its calls, and their answers if it took place."""
+        self._undecided: tuple[int, Sequence[WriteJob], Sequence[object], float, statements.Tally] | None = None
+        """A group whose COMMIT was not answered: its number, its calls, and if it took place their answers, with the
+        time at which it began and what it did."""
         self._lacked_bytes = 0
         self._last_outage = 0
         self._last_fault_of: dict[UUID, int] = {}
@@ -351,7 +352,7 @@ class Committer:
                     raise error from error.__cause__
                 committed = self._was_committed(number := self._fence.number)
                 if committed is None:
-                    self._undecided = number, calls, answers
+                    self._undecided = number, calls, answers, began, done
                     self._note_outage(error, done[0])
                     return [UNDECIDED] * len(calls)
                 if not committed:
@@ -360,12 +361,16 @@ class Committer:
                 # Its traceback refers to this frame, and the frame to the bytes of all calls.
                 del error
         self._confirm(group)
+        self._count(began, done)
+        return answers
+
+    def _count(self, began: float, done: statements.Tally) -> None:
+        """Count a group that is committed, and keep its news."""
         data_bytes, count, appends, sealed = done
         self.stored_bytes += data_bytes
         self._news = [*self._news[0], *appends], [*self._news[1], *sealed]
         self.seconds.note(time.monotonic() - began)
         self.group_sizes.note(count)
-        return answers
 
     def _confirm(self, written: Sequence[Write[object]] = ()) -> None:
         self._fence.committed = self._fence.number
@@ -380,13 +385,13 @@ class Committer:
             The answers that its calls get, in order; None while nobody can tell.
         """
         assert self._undecided is not None, "there is something to decide"
-        number, calls, answers = self._undecided
+        number, calls, answers, began, done = self._undecided
         if (committed := self._was_committed(number)) is None:
             return None
         self._undecided = None
         if committed:
             self._fence.committed = number  # looks that failed have stamped, too
-            self._news = statements.tally([*map(_WHAT, calls)], answers)[2:]
+            self._count(began, done)
             return answers
         self._note_faults(calls)
         return [_away()] * len(calls)
@@ -690,10 +695,5 @@ _ROW_OF_WRITER = Prepared(_READ_WRITER)
 _LOCK_WRITER = _READ_WRITER.with_for_update()
 _READ_HEAD = Prepared(sa.select(model.head.c.position))
 _OF_WRITERS = _WRITER.name.in_(bindparam("names", expanding=True))
-_LOCK_WRITERS = (
-    sa.select(_WRITER.name, _WRITER.epoch, _WRITER.group_number)
-    .where(_OF_WRITERS)
-    .order_by(_WRITER.name)
-    .with_for_update()
-)
+_LOCK_WRITERS = sa.select(model.writer).where(_OF_WRITERS).order_by(_WRITER.name).with_for_update()
 _NEW_EPOCHS = sa.update(model.writer).where(_OF_WRITERS).values(epoch=_WRITER.epoch + 1, holder=bindparam("new_holder"))

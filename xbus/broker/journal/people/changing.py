@@ -57,17 +57,25 @@ def set_rights(connection: sa.Connection, name: str, rights: Collection[Right], 
     note_acts(connection, [act])
 
 
-def set_password(connection: sa.Connection, name: str, password_hash: str, at: datetime) -> None:
+def set_password(
+    connection: sa.Connection, name: str, password_hash: str, at: datetime, *, verified_hash: str | None = None
+) -> None:
     """Let a person in with another password from now on, and end all sessions. Tokens stay.
 
     Args:
         password_hash: made by ``xbus.passwords``.
+        verified_hash: the hash against which the present password was checked; it must be there still.
 
     Raises:
-        Refused: nobody has the name (``unknown_person``).
+        Refused: nobody has the name (``unknown_person``), or the person got another password meanwhile
+            (``login_refused``).
     """
     person = _locked(connection, name)
-    connection.execute(sa.update(model.person).where(_person.id == person.id).values(password_hash=password_hash))
+    is_meant = _person.id == person.id
+    if verified_hash is not None:
+        is_meant &= _person.password_hash == verified_hash
+    if connection.execute(sa.update(model.person).where(is_meant).values(password_hash=password_hash)).rowcount == 0:
+        raise Refused("the password was changed meanwhile", "log in with the new one", code="login_refused")
     delete_sessions(connection, person.id)
     note_acts(connection, [act_here(at, "password_set", f'person "{name}"', after="sessions ended")])
 
