@@ -221,18 +221,23 @@ TheRange: TypeAlias = Annotated[RangeName, Query(alias="range")]
 
 
 def visitor_of(request: Request, parts: TheParts) -> Visitor:
-    """Find the person behind a request.
+    """Find the person behind a request; it is looked up once.
 
     Raises:
         NotLoggedIn: there is none.
     """
     if (found := getattr(request.state, "visitor", None)) is None:
-        found = request.state.visitor = _found_visitor(request, parts)
+        found = request.state.visitor = look_visitor_up(request, parts)
         client_is_known(request.scope)
     return found
 
 
-def _found_visitor(request: Request, parts: Parts) -> Visitor:
+def look_visitor_up(request: Request, parts: Parts) -> Visitor:
+    """Look again who is behind a request: a session may end while it is answered.
+
+    Raises:
+        NotLoggedIn: as of ``visitor_of``.
+    """
     origin = origin_of(request)
     named = request.headers.get("authorization", "")
     if named.lower().startswith(_BEARER):

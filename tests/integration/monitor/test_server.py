@@ -10,9 +10,11 @@ from typing import cast
 
 import pytest
 from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
-from tests.integration.monitor.conftest import Monitor
+from tests.integration.monitor.conftest import PASSWORD, Monitor
 from tests.support.waiting import eventually
+from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import MonitorSettings
 from xbus.monitor.program import MOST_CONNECTIONS, web_server
@@ -64,6 +66,40 @@ async def test_a_body_that_does_not_come_ends(monitor: Monitor, frame: FastAPI) 
         answer = await ask(port, head + b"Connection: close\r\nContent-Length: 9\r\n\r\nname")
     assert answer.startswith(b"HTTP/1.1 408")
     assert b"too_slow" in answer
+
+
+@pytest.mark.parametrize("ends", ["log_out", "password", "disable"])
+async def test_a_stream_ends_with_its_session(monitor: Monitor, frame: FastAPI, ends: str) -> None:
+    monitor.add("root", Right.MANAGER)
+    monitor.add("vera", Right.VIEWER)
+    browsers = [monitor.enter("vera"), monitor.enter("vera")]
+    async with serving(frame) as (_, port), asyncio.timeout(DEADLINE_SECONDS):
+        streams = [await stream_of(port, browser) for browser in browsers]
+        if ends == "log_out":
+            browsers[0].post("/log-out")
+        elif ends == "password":
+            browsers[0].post("/do/me/password", data={"present": PASSWORD, "password": "a new long password"})
+        else:
+            monitor.enter("root").post("/do/people/disable", data={"name": "vera"})
+        (of_ended, _), (of_other, _) = streams
+        frame.state.parts.sampler.audience.tell()
+        await of_ended.readuntil(b"event: end")
+        frame.state.parts.sampler.audience.tell()
+        if ends == "log_out":
+            assert b"event: end" not in await of_other.readuntil(b"event: sample")
+        else:
+            await of_other.readuntil(b"event: end")
+        for _, writer in streams:
+            writer.close()
+
+
+async def stream_of(port: int, browser: TestClient) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Open the stream of a browser's session, and read its first event."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+    writer.write(f"GET /live HTTP/1.1\r\nHost: monitor\r\nCookie: {cookies}\r\nConnection: close\r\n\r\n".encode())
+    assert (await reader.readuntil(b"data:\n\n")).startswith(b"HTTP/1.1 200")
+    return reader, writer
 
 
 @pytest.mark.parametrize(

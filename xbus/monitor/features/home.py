@@ -19,7 +19,17 @@ from xbus.monitor.drawings.plot import LinePlot
 from xbus.monitor.live.plots import RANGES, USUAL, RangeName, draw_bus, draw_plots, parts_of
 from xbus.monitor.live.sampler import BusNow, Sampler
 from xbus.monitor.people import NotLoggedIn
-from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheParts, TheRange, TheSampler, TheVisitor, link, visitor_of
+from xbus.monitor.rendering import (
+    LIVE,
+    TheBus,
+    ThePage,
+    TheParts,
+    TheRange,
+    TheSampler,
+    TheVisitor,
+    link,
+    look_visitor_up,
+)
 from xbus.rpc.messages import HealthProblem
 from xbus.states import TrackingState
 
@@ -224,7 +234,7 @@ async def stream(request: Request, parts: TheParts, visitor: TheVisitor) -> Stre
 
     async def is_in_force() -> bool:
         try:
-            await run_in_threadpool(visitor_of, request, parts)
+            await run_in_threadpool(look_visitor_up, request, parts)
         except NotLoggedIn:
             return False
         except JournalError:
