@@ -172,9 +172,7 @@ class DeliveryAssembly:
         bundle_workers = BundleWorkers(log, self._slots, self._context, self._results)
         calls = BundleCalls(log, bundle_workers, self._settings.trouble_after)
         outcomes = GroupOutcomes(log, ledger, self._results, roles, eligibility, self._launcher, self._context, events)
-        self._groups = GroupDelivery(
-            log, ledger, roles, self._open_replies, self._slots, self._gathering, calls, outcomes, self._runtime
-        )
+        self._groups = GroupDelivery(log, ledger, roles, self._slots, self._gathering, calls, outcomes, self._runtime)
         self._pages = PageDelivery(
             log, roles, eligibility, self._gathering, self._open_replies, calls, outcomes, self._groups
         )

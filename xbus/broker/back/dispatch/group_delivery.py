@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -26,9 +25,8 @@ from xbus.broker.back.log import (
     PagePart,
     Part,
     SmallEnvelope,
-    parts_on_wire,
 )
-from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, Lane, OpenReplies
+from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, Lane
 from xbus.broker.back.recipients import (
     BundleStatus,
     RecipientFailed,
@@ -55,11 +53,11 @@ class _ReadyWay(NamedTuple):
     """The way of groups of some event types, for as long as nobody comes, goes, or is configured otherwise.
 
     Args:
-        parties: those that get envelopes, by the graphs of these; None where they get all.
+        parties: those that get envelopes, with the graphs of these; None where they get all.
         others: the other parties of their consumers, in which nothing may wait or be under way.
     """
 
-    parties: Sequence[tuple[frozenset[int] | None, Sequence[BundleParty]]]
+    parties: Sequence[tuple[BundleParty, frozenset[int] | None]]
     others: Sequence[BundleParty]
 
 
@@ -72,7 +70,6 @@ class GroupDelivery:
         log: knows graphs, emitters and corrections.
         ledger: where hand-overs are reserved.
         roles: how they are served, and what they are owed.
-        open_replies: what consumers hold open already.
         slots: who is free.
         gathering: waits for those who are not, and knows who keeps the others waiting.
         calls: bring what takes more than a call or two.
@@ -85,7 +82,6 @@ class GroupDelivery:
         log: LogReader,
         ledger: DeliveryLedger,
         roles: ConsumerRoles,
-        open_replies: OpenReplies,
         slots: Slots[RecipientProxy],
         gathering: ConsumerGathering,
         calls: BundleCalls,
@@ -95,7 +91,6 @@ class GroupDelivery:
         self._log = log
         self._ledger = ledger
         self._roles = roles
-        self._open_replies = open_replies
         self._slots = slots
         self._gathering = gathering
         self._calls = calls
@@ -121,9 +116,7 @@ class GroupDelivery:
         Args:
             lane: one that rests, as it has handed out all before: its roles are served, and read.
         """
-        # Any envelope may be open at a recipient, or corrected, or too much is noted and not written.
-        if self._is_finishing or self._open_replies.open or self._open_replies.maybe_open:
-            return
+        # Any envelope may be corrected, or too much is noted and not written.
         if self._log.has_corrections or not self._ledger.has_room:
             return
         going: dict[BundleParty, None] = {}
@@ -153,33 +146,40 @@ class GroupDelivery:
         Returns:
             None where an envelope takes another way, is large or traced, or its emitter is not known here.
         """
-        group, positions = sealed.group, range(sealed.first, sealed.last + 1)
-        if group.size > SMALL_BYTES and max(map(group.size_at, range(len(positions)))) > SMALL_BYTES:
-            return None
+        group = sealed.group
         if sealed.first != lane.position + 1 or None in map(self._log.known_logins.get, group.emitter_ids):
             return None
-        if any(headers := [*map(_HEADERS, group.heads)]) and tracing.IN_BYTES in b" ".join(filter(None, headers)):
+        if group.size > SMALL_BYTES and max(map(group.size_at, range(len(group)))) > SMALL_BYTES:
+            return None
+        if any(map(_HEADERS, group.heads)) and tracing.IN_BYTES in b" ".join(filter(None, map(_HEADERS, group.heads))):
             return None
         types = frozenset(group.types)
         way = self._ways.get((lane, types)) or self._find_way(lane, types)
         if way is None or (way.others and False in [party.is_idle for party in way.others]):
             return None
-        whole = GroupPart(group, positions)
+        whole = GroupPart(group, range(sealed.first, sealed.last + 1))
+        parts: dict[frozenset[int] | None, GroupPart] = {None: whole}
         shares: list[tuple[BundleParty, GroupPart]] = []
-        for graph_ids, parties in way.parties:
-            part = whole if graph_ids is None else whole.of_graphs(graph_ids)
-            shares += zip(parties, repeat(part))
-        full = [party for party, part in shares if party.parts and not party.has_room_for(part)]
+        full: list[BundleParty] = []
+        for party, graph_ids in way.parties:
+            if graph_ids is not None and graph_ids not in parts:
+                parts[graph_ids] = whole.of_graphs(graph_ids)
+            part = parts[graph_ids]
+            if not party.parts or party.has_room_for(part):
+                shares.append((party, part))
+            else:
+                full.append(party)
         if full:
-            if len(full) == len(shares) or any(len(party.recipients) > 1 for party in full):
+            if not shares or any(len(party.recipients) > 1 for party in full):
                 return None
             for party in full:
                 self._gathering.leave_behind(party.recipients[0])
-            shares = [each for each in shares if each[0] not in full]
         return shares
 
     def _find_way(self, lane: Lane, types: frozenset[GroupType]) -> "_ReadyWay | None":
         """Find which consumers get groups of some types; None where one of them needs a run, or a look."""
+        if self._is_finishing:
+            return None
         leading: dict[BundleParty, set[int]] = {}
         for each in types:
             graph = self._log.known_graphs.get(each.graph_id)
@@ -200,13 +200,11 @@ class GroupDelivery:
             if is_bounded or (role.keys.is_wanted and role.predecessors(recipient)):
                 return None
         others = {party for recipient in everyone for party in self.parties_of[recipient]} - leading.keys()
-        found: dict[frozenset[int] | None, list[BundleParty]] = {}
-        for party, graph_ids in leading.items():
-            is_whole = graph_ids.issuperset([each.graph_id for each in types])
-            found.setdefault(None if is_whole else frozenset(graph_ids), []).append(party)
+        every = {each.graph_id for each in types}
+        found = [(party, None if graph_ids == every else frozenset(graph_ids)) for party, graph_ids in leading.items()]
         if len(self._ways) >= MOST_WAYS:
             self._ways.clear()
-        way = self._ways[lane, types] = _ReadyWay(tuple(found.items()), tuple(others))
+        way = self._ways[lane, types] = _ReadyWay(found, tuple(others))
         return way
 
     # -- what waits --------------------------------------------------------------------------------------------------
@@ -281,26 +279,17 @@ class GroupDelivery:
 
     # -- hand-over ---------------------------------------------------------------------------------------------------
 
-    def go_on(
-        self,
-        party: BundleParty,
-        *,
-        taken: dict[int, RecipientProxy] | None = None,
-        before: GroupCall | None = None,
-    ) -> GroupCall | None:
+    def go_on(self, party: BundleParty, *, taken: dict[int, RecipientProxy] | None = None) -> None:
         """Hand over what waits for a party, as far as its instances are free.
 
         Args:
             taken: instances of which a slot is taken, by their role ids; those that are left in it are not given any.
-            before: a call that is to be committed now: what goes in the same messages is given back.
         """
         while party.parts and party.turn is None:
-            if self._is_finishing or (party.out and before is None and party.at_work >= max(1, party.takers)):
-                return None
+            if party.out and party.at_work >= max(1, party.takers):
+                return
             if not self._may_go(party):
-                return None
-            if before is not None:
-                return self._take(party, before.instances, before.slots, follows=True)
+                return
             instances: dict[RecipientProxy, ServedRole] = {}
             for recipient in party.recipients:
                 instance = taken.pop(recipient.role.id, None) if taken else None
@@ -316,26 +305,25 @@ class GroupDelivery:
                 # Somebody else has a slot or a key, and gives it to whoever stands in line.
                 if len(instances) < len(party.recipients) or not party.out:
                     party.turn = self._begin(party, self._wait_for_turn(party))
-                return None
+                return
             self._hand_over(call)
-        return None
 
     def _may_go(self, party: BundleParty) -> bool:
         """Check whether all consumers of a party get what waits as it was sent, and durably may.
 
         Envelopes that others go before, or that not all get, wait no longer then, or go first.
         """
+        if self._is_finishing:
+            return False
         positions = positions_of(party.parts)
         first, last = positions[0], positions[-1]
         is_due, is_reserved = not self._log.has_corrections, True
         for role in party.roles:
             cursor = role.cursor
             # What comes behind an envelope of a key in hand is settled before it.
-            if cursor is None or cursor.position + cursor.above.bit_length() >= first:
-                is_due = is_due and not role.settled_of(positions)
-            if role.keys.held:
+            if role.keys.held or cursor is None or cursor.position + cursor.above.bit_length() >= first:
                 blocked = (role.keys.blocked(each.ordering_keys, each.positions) for each in party.parts)
-                is_due = is_due and not any(blocked)
+                is_due = is_due and not role.settled_of(positions) and not any(blocked)
             if last > role.reserved_to:
                 is_reserved = False
         if not is_due:
@@ -423,7 +411,7 @@ class GroupDelivery:
 
         Args:
             slots: those of the instances that are taken; the call keeps what it needs of them, and takes more.
-            follows: as of ``GroupCall``.
+            follows: whether they go in the messages that have an earlier call committed.
         """
         in_hand: set[str] | None = None
         for role in party.roles:
@@ -447,7 +435,7 @@ class GroupDelivery:
         for role in party.roles if in_hand is not None else ():
             for part in parts if role.keys.is_wanted else ():
                 role.keys_in_hand.begin_all(part.positions, part.ordering_keys)
-        call = GroupCall(party, instances, slots, parts, self._clock.monotonic(), follows=follows)
+        call = GroupCall(party, instances, slots, parts, self._clock.monotonic())
         party.out.add(call)
         return call
 
@@ -469,7 +457,7 @@ class GroupDelivery:
                 notes, headers = form = instance.abilities.notes, instance.abilities.headers
                 if form not in written:
                     logins = self._log.known_logins if notes else None
-                    written[form] = parts_on_wire(call.parts, logins, wants_headers=headers)
+                    written[form] = call.on_wire(logins, wants_headers=headers)
                 if before is not None:
                     taker = partial(self._gone_on, before, call, instance)
                     instance.go_on(before.ids, call.ids, written[form], taker)
@@ -526,7 +514,12 @@ class GroupDelivery:
             if role.keys.is_wanted and call.positions[0] not in role.keys_in_hand.key_at:
                 # It wants order since these were handed over: which keys they have is not known here.
                 return None
-        return self.go_on(party, before=call)
+        if party.turn is not None or not self._may_go(party):
+            return None
+        following = self._take(party, call.instances, call.slots, follows=True)
+        if following is not None:
+            following.follows = True
+        return following
 
     def _commit(self, call: GroupCall, instances: Iterable[RecipientProxy]) -> None:
         for each in instances:
@@ -662,6 +655,7 @@ class GroupDelivery:
     async def finish(self, seconds: float) -> None:
         """Hand nothing more over, and wait for what is out; what takes longer is broken off."""
         self._is_finishing = True
+        self._ways.clear()
         parties = self.all_parties() | self._left
         tasks = [party.turn for party in parties if party.turn is not None]
         for party in parties:

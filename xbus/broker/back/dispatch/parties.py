@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from types import MappingProxyType
 from typing import TypeAlias
 
-from xbus.broker.back.log import Part, SmallEnvelope
+from xbus.broker.back.log import BundleEntry, Part, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRole
 from xbus.broker.back.recipients import RecipientFailed, RecipientProxy, ServedRole
 from xbus.errors import CallError
@@ -294,9 +294,9 @@ class GroupCall:
         slots: how many slots of an instance were taken for that.
         parts: the envelopes.
         began: when that was, on the broker's monotonic clock.
-        follows: whether one message commits the envelopes of the call before and brings these.
 
     Attributes:
+        follows: whether one message commits the envelopes of the call before and brings these.
         positions: theirs, which grow.
         ids: theirs, of 16 bytes.
         items: the number of all their items.
@@ -309,6 +309,7 @@ class GroupCall:
     """
 
     # Most calls never set these.
+    follows = False
     busy_before: Mapping[RecipientProxy, float] = MappingProxyType({})
     counted: Sequence[RecipientFailed] = ()
     apart: Sequence[Apart] = ()
@@ -322,15 +323,12 @@ class GroupCall:
         slots: dict[RecipientProxy, int],
         parts: Sequence[Part],
         began: float,
-        *,
-        follows: bool = False,
     ) -> None:
         self.party = party
         self.instances = instances
         self.slots = slots
         self.parts = parts
         self.began = began
-        self.follows = follows
         self.answers: dict[RecipientProxy, tuple[Value, CallError | None]] = {}
         if len(instances) > 1:
             self.busy_before = {each: each.busy_seconds for each in instances}
@@ -354,6 +352,13 @@ class GroupCall:
     def busy_seconds(self) -> dict[RecipientProxy, float]:
         """Compute for how many seconds each instance has had calls to answer since this began."""
         return {each: each.busy_seconds - before for each, before in self.busy_before.items()}
+
+    def on_wire(self, logins: Mapping[int, str | None] | None, *, wants_headers: bool) -> Sequence[BundleEntry]:
+        """Write the envelopes as :func:`bundle_on_wire` does."""
+        if len(self.parts) == 1:
+            return self.parts[0].on_wire(logins, wants_headers=wants_headers)
+        written = [part.on_wire(logins, wants_headers=wants_headers) for part in self.parts]
+        return [*chain.from_iterable(written)]
 
     def chosen(self, positions: Collection[int]) -> list[Part]:
         """Give the parts of the envelopes at some positions."""

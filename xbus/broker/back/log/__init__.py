@@ -16,7 +16,6 @@ from xbus.broker.back.log.small import (
     WireEvent,
     WireNote,
     bundle_on_wire,
-    parts_on_wire,
 )
 
 __all__ = [
@@ -41,5 +40,4 @@ __all__ = [
     "bundle_on_wire",
     "check_given",
     "headers_map",
-    "parts_on_wire",
 ]

@@ -42,7 +42,7 @@ from xbus.broker.journal.log.slices import (
     read_types,
 )
 from xbus.broker.journal.operations.corrections import read_corrected_events
-from xbus.broker.journal.writes import OutputPage, Sealed, SealedEnvelope
+from xbus.broker.journal.writes import OutputPage, Sealed
 from xbus.errors import JournalError, JournalUnavailable, WentBack
 from xbus.graph import Graph
 from xbus.rpc.bell import Bell
@@ -211,12 +211,11 @@ class LogReader:
 
     def _sealed(self, sealed: Sequence[Sealed]) -> None:
         """Take up what this process has sealed: it need not be looked for."""
-        self.tail.add(sealed, self._now())
         # The correction of a repeat may be younger than the last look: the ring that follows looks for both.
-        if SealedEnvelope in map(type, sealed) and any(type(it) is SealedEnvelope and it.is_repeat for it in sealed):
-            self._must_look = True
+        self._must_look = self.tail.add(sealed, self._now()) or self._must_look
         if not self._must_look:
-            self._grow(SeenEnd(sealed[-1].last, sealed[-1].last_id), sealed)
+            last = sealed[-1]
+            self._grow(SeenEnd(last.last, last.last_id), sealed)
 
     def _grow(self, end: SeenEnd, sealed: Sequence[Sealed]) -> None:
         if end.position > self.head:
@@ -231,6 +230,10 @@ class LogReader:
         These are the last ones of the log; others may lie before them.
         """
         self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[Sequence[Sealed]], None]) -> None:
+        """Call a listener no more."""
+        self._listeners = [each for each in self._listeners if each != listener]
 
     async def follow(self, looked: Callable[[], None]) -> None:
         """For ever: look where the log ends whenever the bell rings, and now and then.
@@ -436,7 +439,6 @@ class LogSlices:
         """The types of newer envelopes are in there up to this position, if the log was followed without a gap."""
         self._seen = 0
         self._grown = asyncio.Event()
-        log.on_grown(self._grew)
 
     @property
     def head(self) -> int:
@@ -512,6 +514,12 @@ class LogSlices:
     def waking(self, types: Iterable[int], place: Place, woken: "asyncio.Future[None]") -> Iterator[None]:
         """Have a future done when :meth:`beyond` would end, for the time of the block."""
         types = tuple(types)
+        if not any(self._waiting.values()):
+            # Who begins to wait sees what was sealed before without being woken.
+            self._seen = self._noted_until = self._log.head
+            self._sealed_types.clear()
+            self._log.unlisten(self._grew)
+            self._log.on_grown(self._grew)
         if place.position <= self._log.head and not woken.done():
             woken.set_result(None)
         for each in types:
@@ -521,6 +529,8 @@ class LogSlices:
         finally:
             for each in types:
                 self._waiting[each].discard(woken)
+            if not any(self._waiting.values()):
+                self._log.unlisten(self._grew)
 
     async def follow(self) -> None:
         """For ever: wake those who wait for what was sealed, and read ahead."""
@@ -539,11 +549,6 @@ class LogSlices:
 
     def _grew(self, sealed: Sequence[Sealed]) -> None:
         """Note the types of what this process has sealed; they need not be looked up, unless it came in parts."""
-        if not any(self._waiting.values()):
-            # Nobody waits for it, and who comes from now on sees it without being woken.
-            self._seen = self._noted_until = self._log.head
-            self._sealed_types.clear()
-            return
         for each in sealed:
             types = each.type_ids
             if types is None or each.first != self._noted_until + 1:

@@ -71,6 +71,26 @@ class GroupPart(NamedTuple):
         """The number of items of all envelopes."""
         return sum(self.group.items)
 
+    def on_wire(self, logins: Mapping[int, str | None] | None, *, wants_headers: bool) -> list[BundleEntry]:
+        """Write the envelopes as :func:`bundle_on_wire` does; no code of Python runs for most."""
+        group = self.group
+        items, tags = group.items, group.tags
+        ordering_keys, keys, headers = zip(*group.heads, strict=True)
+        batches: Iterable[Any] = zip(zip(repeat(0), items, group.data, repeat(None)))
+        if 0 in items:
+            batches = [batch if number else () for number, batch in zip(items, batches, strict=True)]
+        texts, names = texts_of([*group.event_ids, *group.envelope_ids]), map(_NAME, group.types)
+        event_ids, ids = texts[: len(items)], texts[len(items) :]
+        if wants_headers and (any(headers) or tags.count(NO_TAGS) < len(tags)):
+            events: Iterable[Any] = _with_headers(event_ids, names, batches, tags, headers)
+        else:
+            events = zip(zip(event_ids, names, batches, strict=True))
+        if logins is None:
+            return [*zip(ids, events, strict=True)]
+        emitters, at = map(logins.__getitem__, group.emitter_ids), repeat(group.at.timestamp())
+        notes = zip(emitters, keys, ordering_keys, self.positions, at, repeat(1))
+        return [*zip(ids, events, notes, strict=True)]
+
     def smalls(self) -> "list[SmallEnvelope]":
         """Give the envelopes, each of which is small, as objects."""
         return [small for small in self.objects()[1] if small is not None]
@@ -159,6 +179,10 @@ class PagePart(NamedTuple):
     def items(self) -> int:
         """The number of items of all envelopes."""
         return sum([event.items for small in self.envelopes for event in small.envelope.events])
+
+    def on_wire(self, logins: Mapping[int, str | None] | None, *, wants_headers: bool) -> list[BundleEntry]:
+        """Write the envelopes as :func:`bundle_on_wire` does."""
+        return bundle_on_wire(self.envelopes, logins, wants_headers=wants_headers)
 
     def smalls(self) -> "list[SmallEnvelope]":
         """Give the envelopes."""
@@ -269,41 +293,6 @@ def bundle_on_wire(
         strict=False,
     )
     return list(zip(texts, events, notes, strict=True))
-
-
-def parts_on_wire(
-    parts: Sequence[Part], logins: Mapping[int, str | None] | None, *, wants_headers: bool
-) -> list[BundleEntry]:
-    """Write parts as :func:`bundle_on_wire` writes envelopes.
-
-    Args:
-        logins: of their emitters, for a recipient that wants notes; None for one that wants none.
-    """
-    found: list[Any] = []
-    for part in parts:
-        if isinstance(part, PagePart):
-            found += bundle_on_wire(part.envelopes, logins, wants_headers=wants_headers)
-            continue
-        group = part.group
-        items, tags = group.items, group.tags
-        # No code of Python runs for each envelope, unless some have headers or no items.
-        ordering_keys, keys, headers = zip(*group.heads, strict=True)
-        batches: Iterable[Any] = zip(zip(repeat(0), items, group.data, repeat(None)))
-        if 0 in items:
-            batches = [batch if number else () for number, batch in zip(items, batches, strict=True)]
-        texts, names = texts_of([*group.event_ids, *group.envelope_ids]), map(_NAME, group.types)
-        event_ids, ids = texts[: len(items)], texts[len(items) :]
-        if wants_headers and (any(headers) or tags.count(NO_TAGS) < len(tags)):
-            events: Iterable[Any] = _with_headers(event_ids, names, batches, tags, headers)
-        else:
-            events = zip(zip(event_ids, names, batches, strict=True))
-        if logins is None:
-            found += zip(ids, events, strict=True)
-        else:
-            emitters, at = map(logins.__getitem__, group.emitter_ids), repeat(group.at.timestamp())
-            notes = zip(emitters, keys, ordering_keys, part.positions, at, repeat(1))
-            found += zip(ids, events, notes, strict=True)
-    return found
 
 
 def _with_headers(

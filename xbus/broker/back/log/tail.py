@@ -139,21 +139,26 @@ class LogTail:
         """The bytes that it takes, about."""
         return self._bytes
 
-    def add(self, sealed: Iterable[Sealed], now: float = 0.0) -> None:
+    def add(self, sealed: Iterable[Sealed], now: float = 0.0) -> bool:
         """Add envelopes that are durable, in position order; what lies before a gap goes.
 
         Args:
             now: the moment, on the loop's clock.
+
+        Returns:
+            Whether any of them repeats another.
         """
-        begin = self._last + 1
+        begin, has_repeat = self._last + 1, False
         for each in sealed:
             if each.first != self._last + 1:
                 self._clear(each.first)
             self._last = each.last
             self._sealed.update(dict.fromkeys(range(each.first, each.last + 1), each))
             self._bytes += _memory(each)
-            if isinstance(each, SealedEnvelope) and each.content is None:
-                self._readable_from = each.last + 1
+            if isinstance(each, SealedEnvelope):
+                has_repeat = has_repeat or each.is_repeat
+                if each.content is None:
+                    self._readable_from = each.last + 1
         # Those of almost the same moment count as of the first of them.
         if now >= self._next_moment and begin <= self._last:
             self._next_moment = now + self._fresh_seconds / MOST_MOMENTS
@@ -161,6 +166,7 @@ class LogTail:
             self._fresh_from(now)
         while self._bytes > self._max_bytes:
             self._drop_first()
+        return has_repeat
 
     def _fresh_from(self, now: float) -> int:
         """Forget moments that are over; give the position from which on readers read envelopes here."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from xbus import tracing
@@ -68,8 +68,7 @@ class CallTimeouts:
         return max(self.start_event, self.send_item, self.end_event + self.end_envelope, self.stop_envelope)
 
 
-@dataclass(slots=True)
-class Bringing:
+class Bringing(NamedTuple):
     """An envelope that is being brought to a recipient.
 
     Args:
@@ -138,13 +137,29 @@ class EnvelopeCalls:
             taker: gets the answer.
             brings: the ids of those that the call brings, with all that is to be told of them.
         """
-        renewed = self._begin_call(ids, verb, brings)
+        now = self._now()
+        if brings:
+            self.open = {**dict.fromkeys(brings, Bringing(now, "take_event")), **self.open}
+        for each in ids:
+            if each in self.open:
+                self.open[each] = Bringing(self.open[each].since, verb)
+        if not self._unanswered:
+            self._busy_since = now
+        self._unanswered += 1
+        renewed = None if self._heartbeats is None else partial(self._heartbeats.renewed, (*ids, *brings))
         try:
-            self._client.ask(name, arguments, partial(self._end_call, taker), seconds, renewed)
+            self._client.ask(name, arguments, partial(self._answered, taker), seconds, renewed)
         except BaseException:
             # It can't be encoded: nobody will answer it.
-            self._end_call(None)
+            self._unanswered -= 1
             raise
+
+    def _answered(self, taker: AnswerTaker, answer: Value, error: CallError | None) -> None:
+        """Note the answer to a call, or its lack, and hand it on."""
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._busy_before += self._now() - self._busy_since
+        taker(answer, error)
 
     def ended_all(self, ids: Iterable[bytes]) -> None:
         """Note that the recipient has envelopes open no more."""
@@ -178,39 +193,22 @@ class EnvelopeCalls:
             ids: theirs, of 16 bytes.
             begins: whether the call brings them.
         """
-        renewed = self._begin_call(ids, verb, ids if begins else ())
-        spans = tracing.begin_calls(verb, ids, self._login)
-        try:
-            call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
-        except BaseException:
-            self._end_call(None)
-            raise
-        call.add_done_callback(partial(self._end_call, None))
-        for span in spans:
-            call.add_done_callback(span.ended_by)
-        return call
+        answered = asyncio.get_running_loop().create_future()
+        for span in tracing.begin_calls(verb, ids, self._login):
+            answered.add_done_callback(span.ended_by)
+        about, brings = ((), ids) if begins else (ids, ())
+        self.ask_about(about, verb, name, seconds, args, partial(_give, answered), brings)
+        return answered
 
-    def _begin_call(
-        self, ids: Sequence[bytes], verb: str, brings: Sequence[bytes]
-    ) -> Callable[[], float | None] | None:
-        now = self._now()
-        if brings:
-            self.open = {**dict.fromkeys(brings, Bringing(now, "take_event")), **self.open}
-        for each in ids:
-            if each in self.open:
-                self.open[each].verb = verb
-        if not self._unanswered:
-            self._busy_since = now
-        self._unanswered += 1
-        return None if self._heartbeats is None else partial(self._heartbeats.renewed, (*ids, *brings))
 
-    def _end_call(self, taker: Callable[..., object] | None, *answer: object) -> None:
-        """Note the answer to a call, or its lack, and hand it on to whoever takes it."""
-        self._unanswered -= 1
-        if not self._unanswered:
-            self._busy_before += self._now() - self._busy_since
-        if taker is not None:
-            taker(*answer)
+def _give(future: "asyncio.Future[Value]", answer: Value, error: CallError | None) -> None:
+    """Give an answer to whoever still waits for it."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(answer)
+    else:
+        future.set_exception(error)
 
 
 class RecipientProxy:
@@ -417,10 +415,10 @@ class RecipientProxy:
             taker: gets the answer; then one of ``went_well`` and ``results_of`` is to be called.
             stays_open: whether they stay open until a decision.
         """
-        call = ("xbus.take_envelopes", self._timeouts.end_envelope)
+        name, seconds = "xbus.take_envelopes", self._timeouts.end_envelope
         if stays_open:
-            call = ("xbus.prepare_envelopes", self._timeouts.end_event)
-        self._calls.ask_about((), "take_event", *call, (entries,), taker, ids)
+            name, seconds = "xbus.prepare_envelopes", self._timeouts.end_event
+        self._calls.ask_about((), "take_event", name, seconds, (entries,), taker, ids)
 
     def commit(self, ids: Sequence[bytes], taker: AnswerTaker) -> None:
         """Have envelopes committed that are open, as ``commit_envelopes`` does.
@@ -451,10 +449,8 @@ class RecipientProxy:
             stay_open: whether they are open then; else none is.
         """
         said: Any = answer
-        if error is not None or said != [_DONE] * len(ids):
-            return False
         # 1 equals True, and is none.
-        if {*map(type, chain.from_iterable(said))} != {bool}:
+        if error is not None or said != [_DONE] * len(ids) or {*map(type, chain.from_iterable(said))} != {bool}:
             return False
         if not stay_open:
             self._calls.ended_all(ids)

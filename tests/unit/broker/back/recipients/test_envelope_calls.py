@@ -24,7 +24,7 @@ class Unencodable:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_call_that_was_never_made_keeps_nobody_busy(waits: bool) -> None:
+async def test_a_call_that_was_never_made_keeps_nobody_busy(waits: bool) -> None:
     clock = StandingClock()
     calls = EnvelopeCalls(cast(Callee, Unencodable()), "store", None, clock.monotonic)
     about = ([ENVELOPE], "take_event", "xbus.take_envelopes", 1.0)
