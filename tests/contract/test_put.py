@@ -14,10 +14,11 @@ from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head, read_log, read_segments
-from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedEnvelope
+from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedEnvelope, SealReceipt
 from xbus.envelope import EnvelopeHead
 from xbus.errors import EnvelopeIdTaken, EventIdTaken, JournalUnavailable
 from xbus.rpc.codec import pack_items
+from xbus.rpc.deferred import Promise
 
 AWKWARD = "a \"key\", {with} \\ all 'signs' NULL and é"
 
@@ -122,6 +123,16 @@ async def test_what_a_commit_sealed_is_told_with_its_content(
     with Faults(engine).after_commit():
         found_out = await journal.write(whole(scribe))
     assert [sealed.receipt for sealed in told[3:]] == [found_out]
+
+
+async def test_an_emitter_is_answered_before_recipients_are_called(journal: Journal, scribe: Scribe) -> None:
+    order: list[str] = []
+    journal.on_sealed(lambda _: order.append("told"))
+    answer: Promise[SealReceipt] = Promise()
+    answer.add_done_callback(lambda _: order.append("answered"))
+    journal.submit(whole(scribe), answer)
+    await answer
+    assert order == ["answered", "told"], "whoever waits for the answer finds the envelope told"
 
 
 async def test_what_promises_nothing_goes_along_with_what_does(

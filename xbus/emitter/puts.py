@@ -1,9 +1,11 @@
 """Whole envelopes of one event travel together: those of a turn of the loop, and those made while a message is out."""
 
 import asyncio
-from collections.abc import Sequence
+import operator
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate, compress
+from itertools import accumulate, compress, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -15,7 +17,7 @@ from xbus.emitter.stream import RepeatableCall, Stream
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Refused
 from xbus.headers import NO_TAGS, EventTags
-from xbus.ids import DIGITS, Ids, texts_of
+from xbus.ids import Ids, texts_of
 from xbus.rpc.codec import Value, pack_items
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import bad_answer
@@ -48,11 +50,21 @@ _Put: TypeAlias = tuple[str, int, bytes, EnvelopeHead | None, EventTags | None]
 Entry: TypeAlias = tuple[bytes | None, bytes | None, str, int, bytes, EnvelopeHead | None, EventTags | None]
 """An envelope on the wire: its id and that of its event, then those of ``_Put``."""
 
-_DATA = itemgetter(2)
+_DATA, _HEAD = itemgetter(2), itemgetter(3)
+"""Of a ``_Put``."""
+_ITEMS: Callable[[Entry], int] = itemgetter(3)
+_IS_QUEUED = (0).__eq__
+"""Says of a position whether it stands for an outbox."""
+_and_put: Callable[[tuple[bytes, bytes], _Put], Entry] = operator.add
+"""Makes an entry of its ids and its put."""
 
 _ID_BYTES = 16
-_GROUPED = [bytes, int, bytes]
+_GROUPED = (bytes, int, bytes)
 """The types of the fields of a receipt on the wire."""
+
+_IS_DONE: Callable[["asyncio.Future[Receipt]"], bool] = asyncio.Future.done
+_receipt: Callable[[tuple[object, ...]], Receipt] = partial(tuple.__new__, Receipt)
+"""Makes a receipt without a call of a Python function."""
 
 
 class GoesAlone(Exception):
@@ -189,22 +201,22 @@ class Puts:
                 if self._room is None:
                     self._room = self._loop.create_task(self._send_with_room(), name="xbus emitter waits for room")
                 return
-            puts, receipts = self._waiting, self._receipts
-            size = sum(map(len, map(_DATA, puts)))
-            if len(puts) > MOST_ENVELOPES or size > MOST_BYTES:
-                sizes = accumulate([len(put[2]) for put in puts[:MOST_ENVELOPES]])
-                number = max(1, sum([size <= MOST_BYTES for size in sizes]))
-                puts, receipts = puts[:number], receipts[:number]
-            self._waiting, self._receipts = self._waiting[len(puts) :], self._receipts[len(puts) :]
-            if True in map(asyncio.Future.done, receipts):
+            puts, receipts, self._waiting, self._receipts = self._waiting, self._receipts, [], []
+            if True in map(_IS_DONE, receipts):
                 are_wanted = [not receipt.done() for receipt in receipts]
                 puts, receipts = [*compress(puts, are_wanted)], [*compress(receipts, are_wanted)]
+            size = sum(map(len, map(_DATA, puts)))
+            if len(puts) > MOST_ENVELOPES or size > MOST_BYTES:
+                sizes = [*accumulate(map(len, map(_DATA, puts[:MOST_ENVELOPES])))]
+                number = max(1, bisect_right(sizes, MOST_BYTES))
+                self._waiting, self._receipts = puts[number:], receipts[number:]
+                puts, receipts, size = puts[:number], receipts[:number], sizes[number - 1]
             if puts:
-                self._ask(puts, receipts)
+                self._ask(puts, receipts, size)
         self._is_due = len(self._out) >= MESSAGES_OUT
 
-    def _ask(self, puts: "Sequence[_Put]", receipts: "list[asyncio.Future[Receipt]]") -> None:
-        context, size = self._context, sum(map(len, map(_DATA, puts)))
+    def _ask(self, puts: "Sequence[_Put]", receipts: "list[asyncio.Future[Receipt]]", size: int) -> None:
+        context = self._context
         message = _PutMessage(self._entries(puts), receipts, size, context.clock.monotonic())
         self._out.add(message)
         self._window.take(size)
@@ -220,11 +232,13 @@ class Puts:
 
     def _entries(self, puts: "Sequence[_Put]") -> Sequence[Entry]:
         ids = iter(self._context.ids.new_bytes(2 * len(puts)))
-        # From the key of an envelope its ids follow.
-        return [
-            (of_envelope, of_event, *put) if (head := put[3]) is None or head.key is None else (None, None, *put)
-            for of_envelope, of_event, put in zip(ids, ids, puts, strict=False)
-        ]
+        entries: Sequence[Entry] = [*map(_and_put, zip(ids, ids, strict=False), puts)]
+        if any(map(_HEAD, puts)):
+            # From the key of an envelope its ids follow.
+            entries = [
+                each if (head := each[5]) is None or head.key is None else (None, None, *each[2:]) for each in entries
+            ]
+        return entries
 
     async def _send_with_room(self) -> None:
         await self._window.room()
@@ -296,20 +310,24 @@ def _fail(receipts: "Sequence[asyncio.Future[Receipt]]", error: BaseException | 
             receipt.set_exception(error or asyncio.CancelledError())
 
 
-def _give(entries: Sequence[Entry], receipts: "Sequence[asyncio.Future[Receipt]]", answers: Value) -> None:
+def _give(entries: Sequence[Entry], receipts: "Sequence[asyncio.Future[Receipt]]", answers: Any) -> None:
     """Read the answer to a message: a receipt or an error for each; no function of Python is called for a receipt."""
     if type(answers) is not list or len(answers) != len(entries):
         answers = [None] * len(entries)
-    told: Any
-    for entry, receipt, told in zip(entries, receipts, answers, strict=True):
-        if receipt.done():
-            continue
-        if type(told) is list and [*map(type, told)] == _GROUPED and len(told[0]) == _ID_BYTES:
-            made, position, digest = told
-            text = b"-".join(DIGITS.unpack(made.hex().encode())).decode()
-            receipt.set_result(tuple.__new__(Receipt, (text, position, 1, entry[3], digest, position == 0)))
-        else:
-            receipt.set_exception(_error_of(told, _ids_of(entry)))
+    if {*map(type, answers)} == {list} and {*map(tuple, map(map, repeat(type), answers))} == {_GROUPED}:
+        ids, positions, digests = zip(*answers, strict=True)
+        if {*map(len, ids)} == {_ID_BYTES}:
+            made = zip(texts_of(ids), positions, repeat(1), map(_ITEMS, entries), digests, map(_IS_QUEUED, positions))
+            for receipt, each in zip(receipts, map(_receipt, made), strict=True):
+                if not receipt.done():
+                    receipt.set_result(each)
+            return
+    if len(answers) == 1:
+        _fail(receipts, _error_of(answers[0], _ids_of(entries[0])))
+        return
+    # One of them is no receipt: each is read alone.
+    for entry, receipt, answer in zip(entries, receipts, answers, strict=True):
+        _give([entry], [receipt], [answer])
 
 
 def _ids_of(entry: Entry) -> Sequence[str]:

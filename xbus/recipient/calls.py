@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from xbus.errors import Failed, ProtocolError, Refused
 from xbus.loop_turn import LoopTurn
-from xbus.recipient.base import Consumer, Recipient, Worker, about, is_asynchronous
+from xbus.recipient.base import Consumer, Recipient, Worker, is_asynchronous
 from xbus.recipient.envelope import Batch, Envelope, Event, Item
 from xbus.recipient.outputs import made_of_batch, made_of_event
 from xbus.recipient.refusal import Refusal
@@ -143,12 +143,12 @@ class Calls:
 
     Attributes:
         is_worker: whether the author's is a worker.
-        takes_single_items: whether ``whole_item`` brings an item straight to the author's ``on_item``.
+        take_item: the author's ``on_item``, where nothing but it takes an event of one item; None otherwise.
         has_commit: whether the author has a ``commit``.
         steps: grows with the work on envelopes of which nothing is kept any more; for the author's thread alone.
     """
 
-    takes_single_items: bool
+    take_item: Callable[[Event, Item], object] | None = None
     steps = 0
 
     def __init__(self, recipient: Recipient, author_thread: AuthorThread) -> None:
@@ -160,9 +160,9 @@ class Calls:
         self._has_event_start = self._is_own("on_event_start")
         self._has_event_end = self._is_own("on_event_end")
         self.has_commit = self._is_own("commit")
-        self.takes_single_items = (
-            isinstance(recipient, Consumer) and not self._is_own("on_batch") and not is_asynchronous(recipient.on_item)
-        )
+        has_others = self._has_event_start or self._has_event_end or self._is_own("on_batch")
+        if isinstance(recipient, Consumer) and not has_others and not is_asynchronous(recipient.on_item):
+            self.take_item = recipient.on_item
 
     def _is_own(self, name: str) -> bool:
         return getattr(getattr(self._recipient, name), "__func__", None) not in _INHERITED
@@ -226,25 +226,6 @@ class Calls:
                 made += out
         reply, last = self.end_event(event)
         return reply, made + last if last else made
-
-    def whole_item(self, event: Event, data: bytes) -> None:
-        """Bring an event of one item, as ``whole_event`` does, to a consumer whose ``on_item`` takes it straight.
-
-        Raises:
-            Refusal: as ``end_event``, or by the author's code.
-        """
-        if self._has_event_start:
-            self.start_event(event)
-        if event.file is not None:
-            self.batch(event, Batch([data], 0))
-        else:
-            try:
-                self._recipient.on_item(event, Item(data, 0))
-            except Refusal as refusal:
-                raise about(refusal, [0]) from refusal.__cause__
-            event.taken = 1
-        if self._has_event_end or event.file is not None:
-            self.end_event(event)
 
     def commit(self, envelope: Envelope) -> None:
         """Make it last.

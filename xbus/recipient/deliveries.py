@@ -7,17 +7,17 @@ would fail alike. A refusal leaves the others alone.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import NoneType
 from typing import Protocol, TypeAlias
 
 from xbus.errors import CallError, Failed, ProtocolError, Refused
-from xbus.recipient.base import Recipient, Worker, kind_of
+from xbus.recipient.base import Recipient, Worker, about, kind_of
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import STOPPED, AuthorThread, Calls, stopped
-from xbus.recipient.envelope import Batch, Envelope, Event, Note, Rows, checked_notes, packed_headers
+from xbus.recipient.envelope import NO_NOTE, Batch, Envelope, Event, Item, Note, Rows, checked_notes, packed_headers
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.ways import Connections
@@ -32,6 +32,8 @@ MAX_CAUSE_CHARACTERS = 500
 
 SHOWN_INDICES = 10
 """Indices of refused items in a line of the log."""
+
+_ID, _AT, _EVENTS_OF = attrgetter("id"), attrgetter("at"), attrgetter("events")
 
 
 class EnvelopeDelivery(Envelope):
@@ -276,7 +278,7 @@ class OpenDeliveries:
             Refused: one of them has begun (``envelope_open``).
         """
         self.check_caller()
-        begun = {delivery.id: delivery for delivery in deliveries}
+        begun = dict(zip(map(_ID, deliveries), deliveries, strict=True))
         if len(begun) < len(deliveries) or not self._open.keys().isdisjoint(begun):
             raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
         if self.is_closing:
@@ -307,15 +309,15 @@ class OpenDeliveries:
             raise _not_open()
         return [self._open[str(envelope_id)] for envelope_id in envelope_ids]
 
-    def end_all(self, deliveries: Iterable[EnvelopeDelivery]) -> None:
+    def end_all(self, deliveries: Sequence[EnvelopeDelivery]) -> None:
         """Keep nothing of envelopes that have come to their end; one that was stopped may be open anew."""
-        open_here = self._open
-        for delivery in deliveries:
-            if open_here.get(delivery.id) is delivery:
-                del open_here[delivery.id]
-                if delivery.at is not None or delivery.events:
-                    self._steps_of_old += delivery.steps
-                    delivery.let_go()
+        open_here = [*map(self._open.pop, map(_ID, deliveries), repeat(None))]
+        if open_here != deliveries:
+            self._open |= {each.id: each for each in {*open_here}.difference(deliveries) if each is not None}
+        # Most are let go already, and no function of Python is called for each of them.
+        for delivery in {*filter(_AT, deliveries), *filter(_EVENTS_OF, deliveries)}.intersection(open_here):
+            self._steps_of_old += delivery.steps
+            delivery.let_go()
         if self._ended is not None:
             self._look_whether_idle()
 
@@ -434,9 +436,9 @@ class WholeEnvelope(EnvelopeDelivery):
 
     Args:
         envelope_id: the envelope's UUID as text.
-        note: as of ``Envelope``.
+        note: as of ``checked_notes``.
         events: ``(event_id, type_name, batches)`` of each, or with its headers behind; all of it was checked.
-        single: the event and the bytes of its item, where it is one event of one item.
+        item: the bytes of its only item, where it is one event of one item.
 
     Attributes:
         is_prepared: whether it stays open for a decision.
@@ -446,21 +448,18 @@ class WholeEnvelope(EnvelopeDelivery):
     is_prepared: bool = False
     made_bytes: int = 0
 
-    def __init__(
-        self, envelope_id: str, note: Note | None, events: Rows, single: tuple[Rows, bytes] | None = None
-    ) -> None:
+    def __init__(self, envelope_id: str, note: Note, events: Rows, item: bytes | None = None) -> None:
         self.id = envelope_id
-        if note is not None:
-            self._note = note
+        self._note = note
         self.events = {}
         self.rows: Rows | None = events
         """The events; None once it is let go."""
-        self.single = single
+        self.item = item
 
     def let_go(self) -> None:
         """Keep neither the items nor what refers back to the envelope."""
         super().let_go()
-        self.rows = self.single = None
+        self.rows = self.item = None
 
     def take(self, calls: Calls) -> BundleAnswer:
         """Bring the envelope to the author's code; give the answer, with what a worker made of each event.
@@ -473,7 +472,7 @@ class WholeEnvelope(EnvelopeDelivery):
         made: list[list[WireBatch]] = []
         for event_id, name, batches, *headers in self.rows:
             self.at = event = self.add_event(event_id, name, *headers)
-            _, items = calls.whole_event(event, batches if self.single is None else [Batch([self.single[1]], 0)])
+            _, items = calls.whole_event(event, batches if self.item is None else [Batch([self.item], 0)])
             self.made_bytes += sum([len(item.data) for item in items])
             made.append(wire_batches(items, OUTPUT_BYTES))
         if self.made_bytes > OUTPUT_BYTES:
@@ -518,8 +517,7 @@ def _single_items(envelopes: Rows) -> list[WholeEnvelope] | None:
     except (IndexError, TypeError, ValueError):
         return None
     _check_headers(events)
-    singles = zip(events, map(_BEHIND_HEADER, data), strict=True)
-    return [*map(WholeEnvelope, ids, checked_notes(notes), of_envelopes, singles)]
+    return [*map(WholeEnvelope, ids, checked_notes(notes), of_envelopes, map(_BEHIND_HEADER, data))]
 
 
 def _read_whole(row: Rows) -> WholeEnvelope:
@@ -531,7 +529,7 @@ def _read_whole(row: Rows) -> WholeEnvelope:
         raise _wrong_form()
     _check_headers(rows)
     events = [(event_id, name, [*map(Batch.of_wire, batches)], *headers) for event_id, name, batches, *headers in rows]
-    (told,) = checked_notes([note[0]]) if note and note[0] is not None else (None,)
+    (told,) = checked_notes([note[0]]) if note and note[0] is not None else (NO_NOTE,)
     return WholeEnvelope(envelope_id, told, events)
 
 
@@ -554,29 +552,34 @@ def take_all(
     """
     answers: list[BundleAnswer] = []
     room = OUTPUT_BYTES
-    takes_single_items, has_commit = calls.takes_single_items, calls.has_commit
+    take_item, has_commit = calls.take_item, calls.has_commit
     for whole in bundle:
-        answer = TAKEN
+        answer, event = TAKEN, None
         try:
             if whole.is_stopped:
                 raise stopped()
             # Nearly all envelopes are of one item, and nearly all consumers take each by itself.
-            if takes_single_items and whole.single is not None:
-                (event_id, name, _, *headers), item = whole.single
+            if whole.item is not None and take_item is not None:
+                ((event_id, name, _, *headers),) = whole.rows or ()
                 whole.at = event = Event(event_id, name, whole)
                 if headers and headers[0]:
                     event.read_headers(headers[0])
-                calls.whole_item(event, item)
+                try:
+                    take_item(event, Item(whole.item, 0))
+                except Refusal as refusal:
+                    raise about(refusal, [0]) from refusal.__cause__
+                event.taken = 1
             else:
                 answer = whole.take(calls)
-            if answer is not _TOO_LARGE:
-                whole.is_prepared = not commits
-                if commits and (has_commit or whole.files or whole.is_stopped):
+            if not commits:
+                whole.is_prepared = answer is not _TOO_LARGE
+            elif answer is not _TOO_LARGE:
+                if has_commit or whole.files or whole.is_stopped:
                     calls.commit(whole)
-                if commits and takes_single_items and whole.single is not None:
+                if event is not None:
                     # As ``let_go``, whose call each envelope would pay for.
-                    whole.at = whole.rows = whole.single = None
-                    calls.steps += event.taken + event.reports
+                    whole.at = whole.rows = whole.item = None
+                    calls.steps += 1 + event.reports
         except BaseException as error:
             answer = _answer_to(whole, error)
         answers.append(answer)

@@ -22,12 +22,14 @@ Note: TypeAlias = tuple[str | None, str | None, str | None, int | None, float | 
 """The facts that the broker tells of an envelope: emitter, key, ordering key, position, when it was sealed in seconds
 of unix time, and which attempt this is."""
 
+NO_NOTE: Note = (None, None, None, None, None, None)
+
 Rows: TypeAlias = Sequence[Any]
 """Rows of the wire, of which the types of all fields are looked at together."""
 
 _TEXT = (str, NoneType)
 _BYTES = (bytes, NoneType)
-_FIELDS = itemgetter(slice(NOTE_FIELDS))
+_FIELDS, _SEALED_AT = itemgetter(slice(NOTE_FIELDS)), itemgetter(4)
 _NOTES = frozenset(product(_TEXT, _TEXT, _TEXT, (int,), (float, int, NoneType), (int,)))
 """The types of the fields of a note. One look tells whether all of them fit."""
 
@@ -78,7 +80,7 @@ class Envelope(_Delivered):
     # Most authors ask for little of this, and most envelopes are small: only what is asked for is made.
     is_stopped: bool = False
     files: Sequence[IncomingFile] = ()
-    _note: Note = (None, None, None, None, None, None)
+    _note: Note = NO_NOTE
 
     def __init__(self, envelope_id: str, note: Note | None = None) -> None:
         self.id = envelope_id
@@ -148,7 +150,7 @@ def checked_notes(notes: Rows) -> list[Note]:
     if {*map(type, notes)} <= {list}:
         told = [*map(_FIELDS, notes)]
         if {*map(tuple, map(map, repeat(type), told))} <= _NOTES:
-            moments = [note[4] for note in told if note[4] is not None]
+            moments = [*filter(None, map(_SEALED_AT, told))]
             if all(map(_EARLIEST.__le__, moments)) and all(map(_LATEST.__gt__, moments)):
                 return [*map(tuple, told)]
     raise Refused("a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments")

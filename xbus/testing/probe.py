@@ -75,7 +75,7 @@ class ProbedCalls(Calls):
     def __init__(self, recipient: Recipient, desk: AuthorThread, log: RoleLog, login: str = "") -> None:
         super().__init__(recipient, desk)
         # Each item passes ``batch``, and each envelope ``commit``, whatever methods the author has.
-        self.takes_single_items = False
+        self.take_item = None
         self.has_commit = True
         self._log = log
         self._login = login

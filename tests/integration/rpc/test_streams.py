@@ -34,10 +34,17 @@ class Short(socket.socket):
 
     is_short = False
 
+    def send(self, *args: object) -> int:
+        self._check()
+        return super().send(*args)  # type: ignore[arg-type]
+
     def sendmsg(self, *args: object) -> int:
+        self._check()
+        return super().sendmsg(*args)  # type: ignore[arg-type]
+
+    def _check(self) -> None:
         if self.is_short:
             raise OSError(errno.ENOBUFS, "No buffer space available")
-        return super().sendmsg(*args)  # type: ignore[arg-type]
 
 
 class Keeper:
@@ -93,7 +100,10 @@ async def test_who_asks_for_signs_of_life_and_reads_none_is_kept_none(ends: tupl
     stream.cut_off()
 
 
-async def test_a_connection_ends_whose_message_was_sent_in_part(ends: tuple[Short, socket.socket]) -> None:
+@pytest.mark.parametrize("messages", [1, 2])
+async def test_a_connection_ends_whose_message_was_sent_in_part(
+    ends: tuple[Short, socket.socket], messages: int
+) -> None:
     ours, peer = ends
     keeper = Keeper()
     stream = ZmtpStream(ours, Incoming(ROUTER, LIMITS), keeper)
@@ -101,7 +111,8 @@ async def test_a_connection_ends_whose_message_was_sent_in_part(ends: tuple[Shor
     peer.sendall(SHAKEN)
     await eventually(lambda: stream.has_heard, "the peer has said who it is")
     ours.is_short = True
-    stream.send([b"an answer"])
+    for _ in range(messages):
+        stream.send([b"an answer"])
     await eventually(lambda: keeper.has_ended, "nothing follows what is lost")
 
 

@@ -349,10 +349,10 @@ class Journal:
         self._writer.append_listeners.append(listener)
 
     def on_sealed(self, listener: Callable[[Sequence[Sealed]], None]) -> None:
-        """Have ``listener`` called after each commit that sealed envelopes, before their emitters are answered.
+        """Have ``listener`` called after each commit that sealed envelopes, when their emitters have been answered.
 
-        It gets the envelopes of one commit, in position order. It misses envelopes that other programs seal, such as
-        commands.
+        Nothing that an answer leads to is carried out before. It gets the envelopes of one commit, in position order.
+        It misses envelopes that other programs seal, such as commands.
         """
         self._writer.seal_listeners.append(listener)
 

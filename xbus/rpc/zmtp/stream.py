@@ -215,7 +215,8 @@ class ZmtpStream:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
         self._recv = connected.recv
-        self._sendmsg = connected.sendmsg
+        self._send_one = connected.send
+        self._send_some = connected.sendmsg
         self._descriptor = connected.fileno()
         self.incoming = incoming
         self._owner = owner
@@ -409,7 +410,10 @@ class ZmtpStream:
             return
         try:
             while unsent:
-                sent = self._sendmsg([*islice(unsent, _PIECES_AT_ONCE)])
+                if len(unsent) == 1:
+                    sent = self._send_one(unsent[0])
+                else:
+                    sent = self._send_some([*islice(unsent, _PIECES_AT_ONCE)])
                 if sent == self.unsent_bytes:
                     unsent.clear()
                     self.unsent_bytes = 0

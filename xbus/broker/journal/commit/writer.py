@@ -104,7 +104,7 @@ class Writer:
     Attributes:
         room_listeners: called on the loop whenever ``has_room`` turns true again.
         append_listeners: called after each commit that stored items of envelopes that come in parts.
-        seal_listeners: called after each commit that sealed envelopes, before their emitters know.
+        seal_listeners: called after each commit that sealed envelopes, behind the answers to their emitters.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Writer:
             self._loop.remove_reader(self._rung)
             while self._told:
                 # The loop tells of one that fails, and the others are answered all the same.
-                self._loop.call_soon(self._hear)
+                self._loop.call_soon(self._turn.run, self._hear)
                 await asyncio.sleep(0)
             self._rung.close()
         # One that is left behind may still ring.
@@ -430,9 +430,6 @@ class Writer:
         if appends:
             for tell_stored in self.append_listeners:
                 tell_stored(appends)
-        if sealed:
-            for tell_sealed in self.seal_listeners:
-                tell_sealed(sealed)
         for pending, answer in zip(group, answers, strict=True):
             if answer is UNDECIDED:
                 continue
@@ -444,8 +441,15 @@ class Writer:
                 waits.set_exception(answer)
             else:
                 waits.set_result(answer)
+        if sealed:
+            # Behind the answers, which go now: emitters go on while recipients are called.
+            self._turn.at_end(partial(self._tell_sealed, sealed))
         if not self.has_room:
             self._look_for_room()
+
+    def _tell_sealed(self, sealed: Sequence[Sealed]) -> None:
+        for tell in self.seal_listeners:
+            tell(sealed)
 
     def _look_for_room(self) -> None:
         if not self.has_room and self._pending_bytes <= self.max_pending_bytes // 2:
