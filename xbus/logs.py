@@ -43,8 +43,9 @@ REFUSALS_TOLD = 100
 SECONDS_OF_REFUSALS = 60.0
 """So many refusals of one kind are told in so many seconds."""
 
-QUIET = ("alembic",)
-"""Libraries that tell at INFO what nobody asked for."""
+QUIET = {"alembic": logging.WARNING, "python_multipart": logging.CRITICAL}
+"""Libraries that tell too much, with the level from which they are heard. Anybody may send the monitor bodies that make
+no sense, and python_multipart warns of each."""
 
 USUAL_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 """The fields of every record; any other came in as ``extra``. uvicorn repeats a message in colours in the last one."""
@@ -207,8 +208,8 @@ def _use_standard_error(level: str, form: str) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     if form == "json":
         logging.captureWarnings(True)
-    for name in QUIET:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    for name, quiet_level in QUIET.items():
+        logging.getLogger(name).setLevel(quiet_level)
 
 
 def _above_bars() -> TextFormatter:

@@ -9,6 +9,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from python_multipart.exceptions import MultipartParseError
+from python_multipart.multipart import MultipartParser
 
 from xbus import ending, logs, tracing
 from xbus.config import LoggingSettings
@@ -95,6 +97,14 @@ def test_a_flood_of_refusals_is_counted() -> None:
     assert refuse("send_item", 2) == 2
     assert told == [1_000 - logs.REFUSALS_TOLD, None]
     assert passes(log.makeRecord("x", 20, "x", 1, "an envelope", (), None))
+
+
+def test_bodies_that_make_no_sense_fill_no_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """Anybody may send one to the log-in of the monitor."""
+    logs.set_up(LoggingSettings())
+    with pytest.raises(MultipartParseError):
+        MultipartParser(b"boundary", {}).write(b"nonsense")
+    assert capsys.readouterr().err == ""
 
 
 def test_a_traceback_follows_its_line(capsys: pytest.CaptureFixture[str]) -> None:
