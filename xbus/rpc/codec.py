@@ -20,6 +20,7 @@ EXTENSION_REFUSED = "extension_refused"
 TOO_MANY_VALUES = "too_many_values"
 BAD_ITEMS = "bad_items"
 BAD_TEXT = "bad_text"
+DOUBLED_NAME = "doubled_name"
 
 Key: TypeAlias = bool | int | float | str | bytes | None
 Value: TypeAlias = bool | int | float | str | bytes | list["Value"] | dict[Key, "Value"] | None
@@ -145,16 +146,20 @@ def unpack(data: bytes, most_values: int | None = None) -> Value:
     """Decode one value; arrays become lists.
 
     Args:
-        most_values: the most values that it may consist of; None for any number.
+        most_values: the most values that it may consist of, and no map has a name twice; None for anything.
 
     Raises:
         ProtocolError: ``data`` is not one msgpack value, or has too many values in it (``too_many_values``); the code
-            is ``EXTENSION_REFUSED`` if it contains an extension, ``BAD_TEXT`` if a text is not UTF-8.
+            is ``EXTENSION_REFUSED`` if it contains an extension, ``BAD_TEXT`` if a text is not UTF-8, and
+            ``DOUBLED_NAME`` if a map has a name twice.
     """
     if most_values is not None and len(data) > _UNCOUNTED_BYTES and not (len(data) <= most_values and _is_whole(data)):
         check_values(data, most_values)
+    make_map = None if most_values is None else _map_of
     try:
-        value: Value = msgpack.unpackb(data, raw=False, strict_map_key=False, ext_hook=_refuse_extension)
+        value: Value = msgpack.unpackb(
+            data, raw=False, strict_map_key=False, ext_hook=_refuse_extension, object_pairs_hook=make_map
+        )
         return value
     except UnicodeDecodeError as error:
         raise ProtocolError("a text is not UTF-8", "send other bytes as msgpack bin", code=BAD_TEXT) from error
@@ -172,6 +177,14 @@ def _is_whole(data: bytes) -> bool:
     except (ValueError, msgpack.UnpackException):
         return False
     return True
+
+
+def _map_of(pairs: list[tuple[Key, Value]]) -> dict[Key, Value]:
+    """Make a map of its pairs: of two with one name, the first would be lost."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ProtocolError("a map has a name twice", "give each name once", code=DOUBLED_NAME)
+    return made
 
 
 def _refuse_extension(extension: int, _: bytes) -> NoReturn:

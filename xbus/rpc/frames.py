@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused, TimedOut
 from xbus.rpc.codec import (
     BAD_TEXT,
+    DOUBLED_NAME,
     EXTENSION_REFUSED,
     MOST_VALUES,
     TOO_MANY_VALUES,
@@ -131,7 +132,7 @@ def decode_request(frames: list[bytes], refusal: CallError | None = None) -> Req
         args = unpack(args_data, MOST_VALUES)
         kwargs = {} if kwargs_data == _EMPTY_MAP else unpack(kwargs_data, MOST_VALUES)
     except ProtocolError as error:
-        if error.code not in (EXTENSION_REFUSED, TOO_MANY_VALUES, BAD_TEXT):
+        if error.code not in (EXTENSION_REFUSED, TOO_MANY_VALUES, BAD_TEXT, DOUBLED_NAME):
             raise
         return request_id, method, [], {}, Refused(error.cause, error.next_step, code=WRONG_ARGUMENTS)
     if type(args) is not list or type(kwargs) is not dict:

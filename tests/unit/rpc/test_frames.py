@@ -84,6 +84,16 @@ def test_an_extension_is_a_request_to_be_refused(position: int) -> None:
     assert (request_id, args, refusal.code) == (3, [], "wrong_arguments")
 
 
+@pytest.mark.parametrize("position", [3, 4])
+def test_a_map_with_a_name_twice_is_a_request_to_be_refused(position: int) -> None:
+    doubled = b"\x82\xa5token\xa1a\xa5token\xa1b"
+    frames = [b"peer", HEADER, b"ping", pack([]), pack({})]
+    frames[position] = b"\x91" + doubled if position == 3 else doubled
+    request_id, _, args, _, refusal = decode_request(frames)
+    assert refusal is not None
+    assert (request_id, args, refusal.code, refusal.cause) == (3, [], "wrong_arguments", "a map has a name twice")
+
+
 @given(plain)
 def test_an_answer_comes_back(answer: Any) -> None:
     header = struct.pack("=HHLd?", 1, 2, 9, 1.5, False)
