@@ -8,7 +8,6 @@ import os
 import struct
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 from typing import TypeAlias
 
 from xbus.clock import Clock, SystemClock
@@ -17,7 +16,6 @@ RandomBytes: TypeAlias = Callable[[int], bytes]
 
 TOKEN_BYTES = 32
 UUID_BYTES = 16
-_UUID = struct.Struct("16s")
 LONGEST_UUID = 36
 """Characters; nothing longer is parsed, or kept."""
 
@@ -43,6 +41,12 @@ def _layout(number: int) -> tuple[int, int, int]:
         int.from_bytes(bits * number, "big") for bits in (_RANDOM_BITS, _VERSION_7, _MILLISECONDS)
     )
     return random_bits, version, milliseconds
+
+
+@functools.lru_cache(maxsize=64)
+def _cutter(number: int) -> Callable[[bytes], tuple[bytes, ...]]:
+    """Make a function that cuts so many UUIDs out of the bytes that they are together."""
+    return struct.Struct(f"{UUID_BYTES}s" * number).unpack
 
 
 class Ids:
@@ -123,7 +127,7 @@ def _computed(names: Iterable[bytes]) -> list[bytes]:
 
 def _cut(made: int, number: int) -> list[bytes]:
     """Cut so many UUIDs out of the number that they are together."""
-    return [*chain.from_iterable(_UUID.iter_unpack(made.to_bytes(UUID_BYTES * number, "big")))]
+    return [*_cutter(number)(made.to_bytes(UUID_BYTES * number, "big"))]
 
 
 REPLAYS = uuid.UUID("0b0c5f0e-97c1-5d6b-8a53-3f6d0e7a9b14")

@@ -17,7 +17,7 @@ from xbus.emitter.stream import RepeatableCall, Stream
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Refused
 from xbus.headers import NO_TAGS, EventTags
-from xbus.ids import Ids, texts_of
+from xbus.ids import Ids, format_uuid, texts_of
 from xbus.rpc.codec import Value, pack_items
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import bad_answer
@@ -311,10 +311,17 @@ def _fail(receipts: "Sequence[asyncio.Future[Receipt]]", error: BaseException | 
 
 
 def _give(entries: Sequence[Entry], receipts: "Sequence[asyncio.Future[Receipt]]", answers: Any) -> None:
-    """Read the answer to a message: a receipt or an error for each; no function of Python is called for a receipt."""
+    """Read the answer to a message: a receipt or an error for each.
+
+    Many receipts are read as columns, so that no function of Python is called for each. For one that takes longer.
+    """
     if type(answers) is not list or len(answers) != len(entries):
         answers = [None] * len(entries)
-    if {*map(type, answers)} == {list} and {*map(tuple, map(map, repeat(type), answers))} == {_GROUPED}:
+    if (
+        len(answers) > 1
+        and {*map(type, answers)} == {list}
+        and {*map(tuple, map(map, repeat(type), answers))} == {_GROUPED}
+    ):
         ids, positions, digests = zip(*answers, strict=True)
         if {*map(len, ids)} == {_ID_BYTES}:
             made = zip(texts_of(ids), positions, repeat(1), map(_ITEMS, entries), digests, map(_IS_QUEUED, positions))
@@ -322,12 +329,14 @@ def _give(entries: Sequence[Entry], receipts: "Sequence[asyncio.Future[Receipt]]
                 if not receipt.done():
                     receipt.set_result(each)
             return
-    if len(answers) == 1:
-        _fail(receipts, _error_of(answers[0], _ids_of(entries[0])))
-        return
-    # One of them is no receipt: each is read alone.
     for entry, receipt, answer in zip(entries, receipts, answers, strict=True):
-        _give([entry], [receipt], [answer])
+        if receipt.done():
+            continue
+        if type(answer) is list and (*map(type, answer),) == _GROUPED and len(answer[0]) == _ID_BYTES:
+            made_id, position, digest = answer
+            receipt.set_result(_receipt((format_uuid(made_id), position, 1, entry[3], digest, not position)))
+        else:
+            receipt.set_exception(_error_of(answer, _ids_of(entry)))
 
 
 def _ids_of(entry: Entry) -> Sequence[str]:

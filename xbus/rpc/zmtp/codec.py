@@ -41,9 +41,11 @@ _LONG_PART_BYTES = 256 * 1024
 _MOST_GROWN = 4096
 """Bytes below which a part of a long frame is put into those before it."""
 
+_SHORT_BYTES = 18
+"""Below these a message is shorter than any call, headers of frames included."""
+
 _MOST_OF_A_PART = 900
-"""The messages and commands of a part: more than calls can be, of 30 bytes and more. Shorter messages would keep
-other connections waiting for longer."""
+"""The short messages and the commands of a part. More would keep other connections waiting for longer."""
 
 _MOST_COMMANDS_OF_A_PART = 100
 """The commands among them. Peers ask for a sign of life now and then; more would cost others their time."""
@@ -155,6 +157,8 @@ class Incoming:
         self._of_part = 0
         self._commands_of_part = 0
         self._greeting: bytes | None = b""
+        self._is_amid = True
+        """Whether what comes next belongs to the greeting, or to the present frame."""
         self.has_more = True
         """Whether another message may have come."""
         self.is_ready = False
@@ -176,66 +180,80 @@ class Incoming:
         Raises:
             ProtocolError: the peer speaks something else, or goes beyond the limits. Nothing may be asked for then.
         """
-        data, at, frames = self._data, self._at, self._frames
+        data, at = self._data, self._at
         if come:
-            if self._greeting is not None or self.missing:
+            if self._is_amid:
                 come = self._go_on_with(come)
-                if self.missing:
+                if self.missing or self._greeting is not None:
                     return None
-            data = self._data = data + come
+            data = data + come
             self._of_part = self._commands_of_part = 0
-            self.has_more = True
-            if self._partial and self._ends_message():
-                return self._finished(data, 0)
-        end, plain = len(data), self._plain
-        last = end - 1
-        # Each step counts here, as the loop runs for each frame. So a message is measured once: at its end, or at that
-        # of the part. A long frame is checked before its content comes.
-        while at < last:
-            flags = data[at]
-            begin = at + _SHORT_HEADER
-            stop = begin + data[at + 1]
-            if flags > plain or stop > end:
-                if flags & LONG:
-                    begin = at + _LONG_HEADER
-                    if begin > end:
-                        break
-                    stop = begin + _LENGTH.unpack_from(data, at + 1)[0]
-                if flags > self._plain_long or stop > end or stop - begin > self._most_of_frame:
-                    self._check(flags, stop - begin)
-                    if stop > end:
-                        self._flags, self.missing, at = flags, stop - end, end
-                        self._keep(data[begin:])
-                        break
-                    if flags & COMMAND:
-                        self._obey(data[begin:stop])
-                        at, plain = stop, self._plain
-                        continue
-            frames.append(data[begin:stop])
-            at = stop
-            if not flags & MORE:
-                return self._finished(data, at)
+            if self._is_amid and self._ends_message():
+                return self._finished(self._frames, data, 0, len(come))
+        start, end, frames, plain = at, len(data), self._frames, self._plain
+        flags = begin = _NO_FLAGS
+        # Each step counts here, as the loop runs for each frame. So the end of the data is met by an error, and a
+        # message is measured once: at its end, or at that of the part.
+        try:
+            while True:
+                flags = data[at]
+                begin = at + _SHORT_HEADER
+                stop = begin + data[at + 1]
+                if flags > plain:
+                    if flags & LONG:
+                        begin = at + _LONG_HEADER
+                        stop = begin + _LENGTH.unpack_from(data, at + 1)[0]
+                    # A long frame is checked before its content comes.
+                    if flags > self._plain_long or stop > end or stop - begin > self._most_of_frame:
+                        self._check(flags, stop - begin)
+                frames.append(data[begin:stop])
+                at = stop
+                if not flags & MORE:
+                    break
+        except (IndexError, struct.error):
+            pass
+        else:
+            if at <= end and not flags & COMMAND:
+                return self._finished(frames, data, at, at - start)
+            if at <= end:
+                self._obey(frames.pop())
+                self._data, self._at = data, at
+                return self.next_message()
+        if at > end:
+            part = frames.pop()
+            self._check(flags, at - begin)
+            self._flags, self.missing, self._is_amid, at = flags, at - end, True, end
+            self._keep(part)
         self.has_more = False
         # A connection that falls silent must not keep the last part that it sent.
         self._data, self._at = data[at:], 0
         self.unfinished = self._size() + self._partial_bytes
         return None
 
-    def _finished(self, data: bytes, at: int) -> list[bytes]:
-        """Give the message that has ended; the next one begins in the data there."""
-        frames, self._frames = self._frames, [*self._route]
-        self._of_part += 1
-        if self._of_part > _MOST_OF_A_PART:
-            raise _too_many()
+    def _finished(self, frames: list[bytes], data: bytes, at: int, came: int) -> list[bytes]:
+        """Give the message that has ended.
+
+        Args:
+            data: in which the next one begins at ``at``.
+            came: the bytes of the message in the present part.
+        """
+        self._frames = [*self._route]
         self.message_bytes = size = sum(map(len, frames))
-        if len(frames) > self._most_frames or size > self._most_bytes:
+        if size > self._most_bytes or len(frames) > self._most_frames:
             raise self._too_large(len(frames))
+        if came < _SHORT_BYTES:
+            self._note_short()
         self.unfinished = 0
         if at == len(data):
             self._data, self._at, self.has_more = b"", 0, False
         else:
-            self._at = at
+            self._data, self._at, self.has_more = data, at, True
         return frames
+
+    def _note_short(self) -> None:
+        self._of_part += 1
+        if self._of_part > _MOST_OF_A_PART:
+            raise ProtocolError("the messages of a peer are too short for calls, and too many")
 
     def _size(self) -> int:
         """Compute the bytes of the frames of a message whose end has not come, and check them."""
@@ -246,7 +264,10 @@ class Incoming:
         return size - sum(map(len, self._route))
 
     def _ends_message(self) -> bool:
-        """Take up a frame that came in parts; true where it is the last one of a message."""
+        """Take up a frame that came in parts, where there is one; true where it is the last one of a message."""
+        self._is_amid = False
+        if not self._partial:
+            return False
         body = b"".join(self._partial)
         self._partial.clear()
         self._partial_bytes = 0
@@ -312,9 +333,7 @@ class Incoming:
         return data[len(GREETING) :]
 
     def _obey(self, body: bytes) -> None:
-        self._of_part += 1
-        if self._of_part > _MOST_OF_A_PART:
-            raise _too_many()
+        self._note_short()
         self._commands_of_part += 1
         if self._commands_of_part > _MOST_COMMANDS_OF_A_PART:
             raise ProtocolError("a peer sends more commands of ZMTP than anybody needs")
@@ -331,10 +350,6 @@ class Incoming:
             self.answers.append(encode_frame(COMMAND, _PONG + context))
         elif not body.startswith(_PONG):
             raise ProtocolError("a peer sends a command of ZMTP that nobody expects")
-
-
-def _too_many() -> ProtocolError:
-    return ProtocolError("the messages of a peer are too short for calls, and too many")
 
 
 def _check_greeting(data: bytes) -> None:

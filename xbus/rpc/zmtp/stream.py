@@ -268,9 +268,14 @@ class ZmtpStream:
 
     def send(self, frames: Sequence[Frame]) -> None:
         """Send a message when this turn of the loop is done, or when enough is together."""
-        pieces: list[Any] = [*chain.from_iterable(zip(map(_before_others, map(len, frames)), frames, strict=True))]
-        pieces[-2] = _LAST[len(frames[-1])]
-        size = sum(map(len, pieces))
+        # A loop, as iterators take longer for so few frames.
+        pieces: list[Any] = []
+        size = length = 0
+        for frame in frames:
+            length = len(frame)
+            size += length
+            pieces += (_before_others(length), frame)
+        pieces[-2] = _LAST[length]
         try:
             message = b"".join(pieces) if size < _LARGE_BYTES else b""
         except TypeError:  # a frame is in pieces
@@ -369,15 +374,14 @@ class ZmtpStream:
             self._next_turn = None
         try:
             while not self.is_closed:
-                message = self._held_back or incoming.next_message(part)
-                if incoming.answers:
+                if self._held_back is None:
+                    message = incoming.next_message(part)
+                else:
+                    message, self._held_back = self._held_back, None
+                if incoming.answers or not self._was_ready:
                     self._answer()
-                if not self._was_ready and incoming.is_ready:
-                    self._was_ready = True
-                    owner.is_ready(self)
                 if message is None:
                     break
-                self._held_back = None
                 if not owner.take(message):
                     self._held_back = message
                     self.pause()
@@ -397,11 +401,15 @@ class ZmtpStream:
             owner.keeps(self, more)
 
     def _answer(self) -> None:
+        """Send what the handshake and signs of life need, and tell the owner of the end of the handshake."""
         # Whoever leaves so much unread hears of our life by that, and keeps us from nothing by asking.
         if not self.waits_for_room:
             for answer in self.incoming.answers:
                 self.send_bytes(answer)
         self.incoming.answers.clear()
+        if not self._was_ready and self.incoming.is_ready:
+            self._was_ready = True
+            self._owner.is_ready(self)
 
     def _send(self) -> None:
         self._sends_soon = False
