@@ -264,7 +264,7 @@ class Incoming:
         return size - sum(map(len, self._route))
 
     def _ends_message(self) -> bool:
-        """Take up a frame that came in parts, where there is one; true where it is the last one of a message."""
+        """Take up a frame that came in parts, if there is one; true where that ends a message."""
         self._is_amid = False
         if not self._partial:
             return False
