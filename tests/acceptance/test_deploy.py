@@ -84,6 +84,18 @@ def test_a_unit_of_many_connections_may_open_more_files_than_usual(name: str) ->
     assert int(most) >= 65_536
 
 
+def test_the_page_installs_what_is_pinned_with_hashes() -> None:
+    """Only the wheel has no hash: it is built there, by pinned tools, and brings no other package."""
+    pip = [line.partition("/bin/pip ")[2] for line in PAGE.splitlines() if "/bin/pip " in line]
+    assert pip == [
+        "install --require-hashes --requirement requirements/server.txt",
+        "install --require-hashes --requirement requirements/build.txt",
+        "wheel --no-deps --no-build-isolation --wheel-dir dist .",
+        "install --no-deps --no-index dist/xbusd-*.whl",
+    ]
+    assert re.findall("pip install", PAGE.replace("/bin/pip ", "")) == [], "no other way is shown"
+
+
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[socket.socket]:
     """In the place of systemd."""
