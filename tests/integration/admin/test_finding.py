@@ -1,5 +1,6 @@
 """``xbus envelope items`` and ``xbus find`` against a real database."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,7 +16,9 @@ from tests.integration.admin.parked_bus import CLIENTS, ParkedBus, make_parked_b
 from xbus.admin.cli import main
 from xbus.admin.search import Search, read_items_page, search_items
 from xbus.broker.journal.database.connection import reading, writing
+from xbus.json_views import DEEPEST, TOO_DEEP
 from xbus.model import archived_envelope, envelope, event, event_type, segment
+from xbus.rpc.codec import pack_items
 
 NEVER = "99999999-0000-7000-8000-000000000000"
 
@@ -159,6 +162,21 @@ def test_a_search_says_where_it_stopped(xbus: Xbus, bus: ParkedBus) -> None:
     more = xbus("find", "clients", "--limit", "3")
     assert more.stderr == "xbus: there are more: go on with --before 3, or give a larger --limit\n"
     assert xbus("find", "clients", "number=4", "--read", "13").stderr == ""
+
+
+@pytest.mark.parametrize("item", [b"\x91" * 599 + b"\x90", b"[" * 600 + b"]" * 600], ids=["msgpack", "json"])
+def test_an_item_that_is_nested_deep_is_shown(xbus: Xbus, bus: ParkedBus, item: bytes) -> None:
+    packed = pack_items([item])
+    with writing(bus.url) as connection:
+        of_done = update(segment).where(segment.c.event_id == bus.event_id(bus.done))
+        connection.execute(of_done.values(data=packed, hash=hashlib.sha256(packed).digest()))
+    for command in (("find", "clients"), ("read", "clients", "--from", "3")):
+        told = xbus(*command)
+        assert (told.exit_code, "[ [ [ [ [" in told.stdout) == (0, True), told.output
+        (deep,) = [found["value"] for found in objects(xbus, *command) if found["position"] == 3]
+        assert TOO_DEEP in str(deep)
+        assert str(deep).count("[") == DEEPEST
+    assert len(places(xbus, "clients", "number=4")) == 2, "a condition is compared with it, too"
 
 
 def test_archived_items_are_told_and_repeats_left_out(xbus: Xbus, bus: ParkedBus, database_url: str) -> None:
