@@ -88,6 +88,10 @@ def test_who_left_leaves_room_and_is_not_counted_twice() -> None:
     assert crowd.table.open == 1
 
 
+def test_a_stranger_never_has_longer_for_a_head_than_who_is_known() -> None:
+    assert ConnectionLimits(1, 2.0, 30.0).stranger_seconds == 2.0
+
+
 def test_a_flood_of_cuts_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     crowd = Crowd(1)
     with caplog.at_level(logging.WARNING):
