@@ -25,7 +25,7 @@ EMITTER_SECONDS = 330.0
 BROKER_SECONDS = 30.0
 """How long each may take to end when it is asked to; an emitter first gets its envelope off its hands."""
 
-ENDED_WELL = (0, -signal.SIGTERM)
+ENDED_WELL = frozenset({0, -signal.SIGTERM})
 """The second is the code of a recipient that was asked before it could listen."""
 
 WATCH_SECONDS = 0.2
@@ -58,6 +58,9 @@ class Arena:
         self.routes: Routes = bus.routes(settled)
         self.chained = bus.chained(settled)
         self.problems: list[str] = []
+        self.one_at_a_time: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By target: held by a strike, and by the start of a program that ended by itself. Two starts at once would
+        leave a program behind that nobody knows, at the ports of the other one."""
         self._front, self._back = self._ports = free_port(), free_port()
         self._second_ports = free_port(), free_port()
         self._links: dict[str, list[Proxy]] = {}
@@ -150,7 +153,7 @@ class Arena:
         self.problems += [
             f"{program.name} did not end within {seconds:g} s" if code is None else f"{program.name} ended with {code}"
             for program, code in zip(ending, codes, strict=True)
-            if code not in ENDED_WELL
+            if code not in ENDED_WELL | program.may_end_with
         ]
 
     async def _until(self, condition: Callable[[str], bool]) -> None:
@@ -173,8 +176,10 @@ class Arena:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self.broker.sample()
-            for program in self.programs.values():
-                if program.should_run and not program.runs:
+            for name, program in self.programs.items():
+                if program.runs or not program.should_run or self.one_at_a_time[name].locked():
+                    continue
+                async with self.one_at_a_time[name]:
                     code = await program.ended(1)
                     if code not in program.may_end_with:
                         self.problems.append(f"{program.name} ended by itself with {code}")

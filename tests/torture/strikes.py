@@ -5,7 +5,7 @@ import contextlib
 import resource
 import signal
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -56,7 +56,6 @@ class Striker:
         self._log = log
         self._url = database.own_url
         self._ways, self._targets = _ways(arena, database, self)
-        self._one_at_a_time: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.struck: Counter[str] = Counter()
 
     @property
@@ -75,7 +74,7 @@ class Striker:
         await asyncio.sleep(strike.after)
         async with AsyncExitStack() as alone:
             for name in sorted(EVERYBODYS) if strike.kind in ALONE else (strike.target,):
-                await alone.enter_async_context(self._one_at_a_time[name])
+                await alone.enter_async_context(self._arena.one_at_a_time[name])
             since = time.monotonic()
             lost = await self._ways[strike.kind](strike.target, strike.lasts)
             self.struck[strike.kind] += 1
@@ -154,7 +153,7 @@ class Striker:
         until = time.monotonic() + NOTICE_SECONDS
         self._log.write(kind=TAKEOVER, target=TAKEOVER, since=since, until=until)
         code = await old.ended(END_SECONDS)
-        if code != REPLACED:
+        if code != REPLACED and code not in old.may_end_with:
             self._arena.problems.append(f"{old.name} ended with {code} when another one had taken over")
         old.kill()
         self._arena.lead_to_broker({bus.LEFT_BEHIND}, is_second=is_second)

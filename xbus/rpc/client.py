@@ -31,7 +31,7 @@ class Client(OwedCalls):
     Args:
         context: of the whole process.
         name: whom it calls, for the errors.
-        clock: stamps the requests.
+        clock: measures how often an unreadable call is logged.
         max_message_bytes: a server that sends a larger frame is disconnected; -1 for no limit.
         on_lost: called once for each lost connection, after its calls have failed.
         life_signs: how soon it notices that nobody is at the other end.
@@ -47,8 +47,7 @@ class Client(OwedCalls):
         on_lost: Callable[[], None] | None = None,
         life_signs: LifeSigns = NO_SIGNS,
     ) -> None:
-        clock = clock or SystemClock()
-        super().__init__(shown(name), clock, _unsent)
+        super().__init__(shown(name), _unsent)
         self._on_lost = on_lost
         self._context = context
         self._max_message_bytes = max_message_bytes
@@ -59,7 +58,7 @@ class Client(OwedCalls):
         self.turn = LoopTurn() if self._watch is None else self._watch.turn
         """At its end the calls and the answers of a turn of the loop are sent. An encrypted connection, and one over
         ipc, sends each at once."""
-        self.channels = Channels(self.name, clock, _unsent)
+        self.channels = Channels(self.name, clock or SystemClock(), _unsent)
         """By them the other side may call us. All of them end with the connection."""
 
     def connect(self, address: str) -> None:

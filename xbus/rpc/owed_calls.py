@@ -9,13 +9,13 @@ import logging
 import math
 import os
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, TypeAlias
 
-from xbus.clock import Clock
 from xbus.errors import CallError, ConnectionLost, ProtocolError, Refused, TimedOut
 from xbus.loop_turn import tell
 from xbus.rpc.codec import KEPT_BYTES, Frame, KeptPacker, Value
@@ -130,7 +130,6 @@ class OwedCalls(Callee):
 
     Args:
         name: who is called, for the errors.
-        clock: stamps the requests.
         send: sends the frames of a call; false if they must wait for ``send_unsent``.
         ids: where its numbers come from; its own count by default.
         packer: packs the arguments; its own by default.
@@ -142,13 +141,11 @@ class OwedCalls(Callee):
     def __init__(
         self,
         name: str,
-        clock: Clock,
         send: Callable[[Sequence[Frame]], bool],
         ids: Iterator[int] | None = None,
         packer: KeptPacker | None = None,
     ) -> None:
         self.name = name
-        self._clock = clock
         self.send = send
         self._packer = packer or KeptPacker()
         self._loop = asyncio.get_running_loop()
@@ -177,9 +174,7 @@ class OwedCalls(Callee):
             taker(None, self.refusal)
             return
         request_id = next(self._ids) % _REQUEST_IDS
-        frames = encode_request(
-            self._sender, request_id, self._clock.now().timestamp(), method, args, self._packer.pack
-        )
+        frames = encode_request(self._sender, request_id, time.time(), method, args, self._packer.pack)
         if len(frames[2]) > KEPT_BYTES:
             self._packer.packed(frames[2])
         call = _AwaitedCall(method, taker, timeout, renewed)
@@ -365,7 +360,7 @@ class PeerClient(OwedCalls):
     def __init__(
         self, peers: "PeerClients", connection: bytes, channel: bytes, name: str, on_lost: Callable[[], None]
     ) -> None:
-        super().__init__(name, peers.clock, self._sent, peers.ids, peers.packer)
+        super().__init__(name, self._sent, peers.ids, peers.packer)
         self.connection = connection
         self.channel = channel
         self._peers = peers
@@ -436,14 +431,12 @@ class PeerClients:
     used again, so that a late answer never passes for another one.
 
     Args:
-        clock: stamps the calls.
         transmit: sends a message to a peer; false if its queue is full. It raises ``ConnectionLost`` if the peer is
             gone.
         read_all: reads what has come until now.
     """
 
-    def __init__(self, clock: Clock, transmit: Callable[[Sequence[Frame]], bool], read_all: Callable[[], None]) -> None:
-        self.clock = clock
+    def __init__(self, transmit: Callable[[Sequence[Frame]], bool], read_all: Callable[[], None]) -> None:
         self.transmit = transmit
         self.read_all = read_all
         self.ids: Iterator[int] = itertools.count()

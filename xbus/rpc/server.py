@@ -110,7 +110,7 @@ class Server:
         name: for the log.
         limits: of what it takes in and keeps.
         may_read: asked before each call; after a no nothing is read until ``resume``. None reads always.
-        clock: stamps the replies.
+        clock: measures how often a fault of a peer is logged.
         life_signs: how soon it notices that a peer's machine has vanished.
         turn: of the loop, shared with others; answers go at its end.
     """
@@ -148,7 +148,7 @@ class Server:
         """Calls of the shared verb that wait for the end of the turn, or for any other call."""
         self._gathered_bytes = 0
         self._queue = CallQueue(self._turns, self._answering.take_all, partial(self._may_read, True), self._read_on)
-        self._peers = PeerClients(clock, self._transmit, self._read_all)
+        self._peers = PeerClients(self._transmit, self._read_all)
         reading = (self._serve, self._may_read, self._turns.has_room_for, self._turns.line)
         self._owner = PortOwner(name, clock, limits.traffic, *reading, self._peers.gone, self._note_violation)
         self._context = context

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.support.waiting import eventually
-from xbus.clock import SystemClock
 from xbus.errors import CallError, ConnectionLost, ProtocolError
 from xbus.rpc.codec import Value
 from xbus.rpc.frames import Reply
@@ -37,7 +36,7 @@ async def test_a_taker_that_raises_leaves_the_others_alone(end: Callable[[OwedCa
     def bad(answer: Value, error: CallError | None) -> None:
         raise ProtocolError("a value can't be packed")
 
-    calls = OwedCalls("a test", SystemClock(), lambda _: not waits)
+    calls = OwedCalls("a test", lambda _: not waits)
     calls.ask("work", (), bad, timeout=0.001)
     calls.ask("work", (), lambda answer, error: taken.append(error or answer), timeout=0.001)
     end(calls)
