@@ -12,7 +12,6 @@ import pytest
 from tests.integration.http.conftest import Serve, Shop
 from tests.support.processes import run
 from tests.support.waiting import eventually
-from xbus.web import connections
 from xbus.web import server as web_server
 from xbus.web.server import OWN_DESCRIPTORS
 
@@ -49,22 +48,6 @@ async def test_who_sends_no_head_is_cut_off(shop: Shop, serve: Serve) -> None:
     async with serve(slow_seconds=0.2) as port:
         assert await exchange(port) == b""
         assert await exchange(port, b"POST /v1") == b""
-
-
-async def test_who_has_shown_a_token_has_longer_for_a_head(
-    shop: Shop, serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connections, "STRANGER_SECONDS", 0.2)
-    whole = HEAD % shop.tokens["emitter_1"].encode() + b"Content-Length: 1\r\n\r\n1"
-    async with serve() as port, asyncio.timeout(DEADLINE_SECONDS):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(whole)
-        assert b" 201 " in await reader.readuntil(b"\r\n\r\n")
-        writer.write(whole[:9])
-        assert await exchange(port, whole[:9]) == b"", "a stranger who began later is cut off"
-        writer.write(whole[9:])
-        assert b" 201 " in await reader.readuntil(b"\r\n\r\n")
-        writer.close()
 
 
 async def test_who_sends_no_body_is_refused(shop: Shop, serve: Serve) -> None:
