@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, cast
+from unittest.mock import MagicMock
 from uuid import uuid4
 
 import pytest
@@ -19,12 +20,16 @@ import xbus.broker
 from tests.support.faults import Faults
 from tests.support.journal import NOW, Scribe, looking
 from xbus import model
+from xbus.broker import daemon
 from xbus.broker.back.log import LogReader
+from xbus.broker.journal import journal as journal_module
 from xbus.broker.journal.commit.committer import _PREPARE_GUARD, Fence, Seen, SeenEnd
 from xbus.broker.journal.commit.statements.common import remember
+from xbus.broker.journal.commit.writer import LOOK_SECONDS
 from xbus.broker.journal.database.engine import READ_ONLY, WRITES, DriverTransaction, create_engine, driver_of
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import read_envelope
+from xbus.config import Config, DatabaseSettings
 from xbus.errors import Fenced, JournalUnavailable, TakenOver, WentBack
 from xbus.rpc.bell import Bell
 from xbus.states import EnvelopeState
@@ -154,6 +159,17 @@ async def test_an_idle_broker_ends_within_two_seconds_at_the_pace_that_brokers_h
         calls.waits_longer.set()
         await waiting
     assert has_ended
+
+
+def test_the_program_of_the_broker_has_that_pace(
+    file_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = MagicMock(side_effect=InterruptedError)
+    monkeypatch.setattr(journal_module, "Writer", begun)
+    monkeypatch.setattr(daemon, "new_context", MagicMock())
+    with pytest.raises(InterruptedError):
+        daemon.run(Config(database=DatabaseSettings(url=file_url)), tmp_path, only=None, ready_file=None)
+    assert begun.call_args.kwargs["pace"].look == LOOK_SECONDS
 
 
 async def test_an_idle_broker_looks_without_writing(shared_url: str) -> None:

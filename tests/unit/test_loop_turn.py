@@ -1,10 +1,13 @@
 """What is done once for all that one turn of the loop brings."""
 
 import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from xbus.loop_turn import LoopTurn
+from xbus.loop_turn import LoopTurn, ThreadBell
 
 
 def interrupt() -> None:
@@ -75,3 +78,47 @@ def test_each_run_is_a_turn_of_its_own_and_one_within_it_is_not() -> None:
     turn.run(lambda: turn.run(lambda: numbers.append(turn.number)))
     turn.run(lambda: numbers.append(turn.number))
     assert numbers == [1, 2]
+
+
+async def rings(bell: ThreadBell, *acts: Callable[[], object]) -> None:
+    """Have a thread tell of acts, and end."""
+
+    def work() -> None:
+        for act in acts:
+            bell.tell(act)
+        bell.end()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    await asyncio.to_thread(thread.join)
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["heard", "behind the end of hearing"])
+async def test_what_a_thread_tells_is_done_in_its_order_whatever_fails(is_closed: bool) -> None:
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context["exception"]))
+    done: list[int] = []
+    error = ValueError("an act failed")
+
+    def fail() -> None:
+        raise error
+
+    bell = ThreadBell(LoopTurn())
+    if is_closed:
+        bell.close()
+    await rings(bell, lambda: done.append(1), fail, *[partial(done.append, number) for number in range(2, 10)])
+    bell.close()
+    await asyncio.sleep(0)
+    assert (done, faults) == ([*range(1, 10)], [error])
+
+
+async def test_more_rings_than_a_pipe_holds_hold_nobody_up() -> None:
+    done: list[int] = []
+    bell = ThreadBell(LoopTurn())
+    number = 70_000
+    for _ in range(number):
+        bell.tell(lambda: done.append(1))
+    bell.end()
+    bell.close()
+    await asyncio.sleep(0)
+    assert len(done) == number

@@ -4,15 +4,14 @@ import asyncio
 import inspect
 import logging
 import queue
-import socket
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from xbus.errors import Failed, ProtocolError, Refused
-from xbus.loop_turn import LoopTurn
+from xbus.loop_turn import LoopTurn, ThreadBell
 from xbus.recipient.base import Consumer, Recipient, Worker, is_asynchronous
 from xbus.recipient.envelope import Batch, Envelope, Event, Item
 from xbus.recipient.outputs import made_of_batch, made_of_event
@@ -39,14 +38,8 @@ class AuthorThread:
 
     def __init__(self, name: str, turn: LoopTurn | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._turn = turn or LoopTurn()
+        self._bell = ThreadBell(turn or LoopTurn())
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Promise[Any]] | None] = queue.SimpleQueue()
-        self._done: deque[tuple[Callable[[Any], None], object]] = deque()
-        """The outcomes that are to be told on the loop, each with the way to tell it. The thread rings for each: a call
-        of ``call_soon_threadsafe`` would cost ten calls of Python functions."""
-        self._bell, self._rung = socket.socketpair()
-        self._rung.setblocking(False)
-        self._loop.add_reader(self._rung, self._turn.run, self._hear)
         self.steps = 0
         """Grows with each job that begins or ends."""
         # A daemon: author's code that never returns must not keep the program from ending.
@@ -69,47 +62,26 @@ class AuthorThread:
     def close(self) -> None:
         """Take no further jobs. While the loop lives, those given before are carried out, and their outcomes told."""
         self._jobs.put(None)
-        if self._rung.fileno() >= 0:
-            self._loop.remove_reader(self._rung)
-            self._rung.close()
-            for _ in range(len(self._done)):
-                self._tell_unrung()
-
-    def _hear(self) -> None:
-        """Tell the outcome of a ring. The next one comes in a turn of its own, as whoever is told may raise."""
-        if self._rung.fileno() >= 0:
-            self._rung.recv(1)
-        # 1. The thread adds an outcome. 2. ``close`` has it told. 3. The thread's ring fails, and it asks once more.
-        if self._done:
-            tell, told = self._done.popleft()
-            tell(told)
-
-    def _tell_unrung(self) -> None:
-        """Have an outcome told behind ``close``, when no ring is heard."""
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._turn.run, self._hear)
+        self._bell.close()
 
     def _work(self) -> None:
-        done: tuple[Callable[[Any], None], object]
-        with self._bell:
+        try:
             while (given := self._jobs.get()) is not None:
                 job, outcome = given
                 self.steps += 1
                 try:
-                    done = outcome.set_result, job()
+                    done = partial(outcome.set_result, job())
                 except Exception as error:
-                    done = outcome.set_exception, error
+                    done = partial(outcome.set_exception, error)
                 except BaseException as error:  # as of sys.exit() in the author's code: an answer is owed all the same
                     failure = Failed(f"the recipient's code raised {fault(error)}", code=CODE_FAILED)
-                    done = outcome.set_exception, failure
+                    done = partial(outcome.set_exception, failure)
                 self.steps += 1
-                self._done.append(done)
-                try:
-                    self._bell.send(b"!")
-                except OSError:
-                    self._tell_unrung()
+                self._bell.tell(done)
                 if self._loop.is_closed():
                     return
+        finally:
+            self._bell.end()
 
 
 async def _awaited(answer: Awaitable[T]) -> T:

@@ -2,7 +2,6 @@
 
 import asyncio
 import queue
-import socket
 import threading
 import time
 from collections import deque
@@ -24,7 +23,7 @@ from xbus.broker.journal.writes import (
     write_size,
 )
 from xbus.errors import JournalUnavailable, XbusError
-from xbus.loop_turn import LoopTurn
+from xbus.loop_turn import LoopTurn, ThreadBell
 
 T = TypeVar("T")
 
@@ -46,10 +45,6 @@ UNPROMISED_SECONDS = 0.02
 LOOK_SECONDS = 1.0
 """Seconds after which a writer without work looks whether it may still write. Less ends it sooner where another broker
 has taken over, and costs reads."""
-
-
-RINGS_AT_ONCE = 4096
-"""The rings of the thread, a byte each, that are heard at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +137,9 @@ class Writer:
         self._tried_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"journal-{name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop
-        self._told: deque[Callable[[], None]] = deque()
-        """The acts that the thread has for the loop; it rings for each."""
-        self._bell: socket.socket
-        self._rung: socket.socket
+        self._bell: ThreadBell
+        self._is_left = False
+        """Whether nobody hears the thread any more."""
         self._ended: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
@@ -157,10 +151,7 @@ class Writer:
         """
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
-        self._bell, self._rung = socket.socketpair()
-        self._bell.setblocking(False)
-        self._rung.setblocking(False)
-        self._loop.add_reader(self._rung, self._turn.run, self._hear)
+        self._bell = ThreadBell(self._turn)
         self._thread.start()
         try:
             await self.run(self._committer.begin_epoch)
@@ -175,16 +166,12 @@ class Writer:
             self._gathered.append(None)
             self._hand_over()
         await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
-        if self._rung.fileno() >= 0:
-            self._loop.remove_reader(self._rung)
-            while self._told:
-                # The loop tells of one that fails, and the others are answered all the same.
-                self._loop.call_soon(self._turn.run, self._hear)
-                await asyncio.sleep(0)
-            self._rung.close()
+        self._bell.close()
+        await asyncio.sleep(0)  # what the thread has told is done meanwhile
+        self._is_left = True
         # One that is left behind may still ring.
         if self.has_ended:
-            self._bell.close()
+            self._bell.end()
 
     @property
     def has_ended(self) -> bool:
@@ -367,12 +354,8 @@ class Writer:
             self._tell(partial(self._answer, decided, answers, self._committer.faults, self._committer.take_news()))
 
     def _tell(self, act: Callable[[], None]) -> None:
-        self._told.append(act)
-        # With as many rings unheard as the socket holds, or none to hear them, one more changes nothing.
-        try:
-            self._bell.send(b"\0")
-        except OSError:
-            pass
+        if not self._is_left:
+            self._bell.tell(act)
 
     def _take(self) -> tuple[list[_Pending], bool]:
         """Wait for a call, and choose of all that are there then; false says that the writer is being closed.
@@ -411,15 +394,6 @@ class Writer:
         return group, True
 
     # -- on the loop -----------------------------------------------------------------------------------------------
-
-    def _hear(self) -> None:
-        """Carry out what the thread has to tell."""
-        try:
-            self._rung.recv(RINGS_AT_ONCE)
-        except BlockingIOError:
-            pass
-        while self._told:
-            self._told.popleft()()
 
     def _answer(self, group: Sequence[_Pending], answers: Sequence[object], faults: int, news: News) -> None:
         appends, sealed = news
