@@ -139,7 +139,7 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop
         self._bell: ThreadBell
         self._is_left = False
-        """Whether nobody hears the thread any more."""
+        """Whether what the thread still tells concerns nobody any more."""
         self._ended: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
@@ -329,7 +329,9 @@ class Writer:
                     self._undecided += [pending for pending, answer in told if answer is UNDECIDED]
                 if not self._undecided:
                     self._busy_since = None
-                self._tell(partial(self._answer, group, answers, self._committer.faults, self._committer.take_news()))
+                self._bell.tell(
+                    partial(self._answer, group, answers, self._committer.faults, self._committer.take_news())
+                )
                 if group and self._committer.faults:
                     # What the first of them knew, all that come behind them know.
                     self._committer.forget_faults(group[0].faults_known)
@@ -337,7 +339,7 @@ class Writer:
             died_of = error
         finally:
             self._committer.close()
-        self._tell(partial(self._end, died_of, group))
+        self._bell.tell(partial(self._end, died_of, group))
 
     def _is_time_to_try(self, group: Sequence[_Pending]) -> bool:
         """Check whether to try again to write: where nothing comes; for want of room also beside what comes."""
@@ -351,11 +353,9 @@ class Writer:
         answers = self._committer.decide()
         if answers is not None:
             decided, self._undecided = self._undecided, []
-            self._tell(partial(self._answer, decided, answers, self._committer.faults, self._committer.take_news()))
-
-    def _tell(self, act: Callable[[], None]) -> None:
-        if not self._is_left:
-            self._bell.tell(act)
+            self._bell.tell(
+                partial(self._answer, decided, answers, self._committer.faults, self._committer.take_news())
+            )
 
     def _take(self) -> tuple[list[_Pending], bool]:
         """Wait for a call, and choose of all that are there then; false says that the writer is being closed.
@@ -396,6 +396,8 @@ class Writer:
     # -- on the loop -----------------------------------------------------------------------------------------------
 
     def _answer(self, group: Sequence[_Pending], answers: Sequence[object], faults: int, news: News) -> None:
+        if self._is_left:
+            return
         appends, sealed = news
         if faults != self._faults_known:
             # Not before those who wait are told, now or in the next turn of the loop: what is called until then is of
@@ -436,6 +438,8 @@ class Writer:
 
     def _end(self, died_of: BaseException | None, last: Sequence[_Pending]) -> None:
         assert self._ended is not None
+        if self._is_left:
+            return
         self._closing = True
         if died_of is None:
             self._ended.set_result(None)
