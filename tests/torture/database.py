@@ -193,23 +193,29 @@ class Postgresql(Database):
         await link.start()
         try:
             await asyncio.to_thread(self._follow, link.port)
-            since = time.monotonic()
+            since = await asyncio.to_thread(self._catch_up)
             link.hold()
             await asyncio.sleep(LAG_SECONDS + seconds)
             await asyncio.to_thread(self._cluster.kill)
             link.cut()
         finally:
             await link.close()
-        # No later acknowledgement is of the server that died.
-        until = time.monotonic()
-        await asyncio.to_thread(self._swap)
-        return since, until
+        return since, await asyncio.to_thread(self._swap)
 
     def _follow(self, port: int) -> None:
         """Have the spare cluster follow the server by a port, and come back when it has all."""
         self._spare.become_standby_of(self._cluster, port)
         self._spare.start()
         wait_until(lambda: self._asks("state = 'streaming'"), "the standby follows", STREAM_SECONDS)
+
+    def _catch_up(self) -> float:
+        """Have the standby take all that is committed now, and give that moment."""
+        now = time.monotonic()
+        with closing(psycopg2.connect(self._cluster.url)) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT pg_current_wal_flush_lsn()")
+            ((end,),) = cursor.fetchall()
+        wait_until(lambda: self._asks(f"replay_lsn >= '{end}'"), "the standby has caught up", STREAM_SECONDS)
+        return now
 
     def _keep_in_step(self) -> None:
         self._administer("ALTER SYSTEM SET synchronous_standby_names = '*'")
@@ -220,13 +226,19 @@ class Postgresql(Database):
             cursor.execute(f"SELECT count(*) FROM pg_stat_replication WHERE {condition} AND replay_lsn IS NOT NULL")
             return bool(cursor.fetchone() == (1,))
 
-    def _swap(self) -> None:
-        """Have the spare cluster take the address of the server, as a moving address does, and let it write."""
+    def _swap(self) -> float:
+        """Have the spare cluster take the address of the server, as a moving address does, and let it write.
+
+        Returns:
+            The last moment at which an acknowledgement can only be of the server that died.
+        """
         self._spare.stop()
         self._cluster, self._spare = self._spare, self._cluster
         self._cluster.port, self._spare.port = self._spare.port, self._cluster.port
         self._cluster.start()
+        until = time.monotonic()
         self._cluster.promote()
+        return until
 
     def revive(self) -> None:
         """Start the server if it was interrupted while it was struck."""

@@ -60,8 +60,9 @@ async def emit(front: str, login: str, path: Path, seed: int) -> None:
         if kind.resumes and broken_off is not None:
             await send(way, log, broken_off)
         while not stop.is_set():
-            number += 1
-            await send(way, log, drafted(chance, f"{login}-{number}", kind))
+            if way.has_room():
+                number += 1
+                await send(way, log, drafted(chance, f"{login}-{number}", kind))
             try:
                 await asyncio.wait_for(stop.wait(), chance.uniform(0, PAUSE_SECONDS))
             except TimeoutError:

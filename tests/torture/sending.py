@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from contextlib import AsyncExitStack
+import sqlite3
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -18,6 +19,9 @@ INSIST_SECONDS = 60.0
 
 FLUSH_SECONDS = 300.0
 """How long an outbox is flushed at the end: more goes in while the database is struck than comes out meanwhile."""
+
+MOST_QUEUED = 100
+"""The envelopes in an outbox. More may wait in it for longer than ``checker.INSIST_SECONDS``, or than it is flushed."""
 
 ANSWER_SECONDS = 3.0
 """How long an answer is awaited before a call is made again."""
@@ -108,6 +112,10 @@ class Way:
 
     async def __aexit__(self, *_: object) -> None:
         """End the session."""
+
+    def has_room(self) -> bool:
+        """Whether another envelope may be sent."""
+        return True
 
     async def send(self, draft: Draft) -> None:
         """Send an envelope, from its beginning to the acknowledgement of its end.
@@ -209,6 +217,11 @@ class Queued(Once):
     @property
     def outbox(self) -> Path:
         return self.log.path.with_suffix(".outbox")
+
+    def has_room(self) -> bool:
+        with closing(sqlite3.connect(f"file:{self.outbox}?mode=ro", uri=True)) as outbox:
+            ((waiting,),) = outbox.execute("SELECT count(*) FROM envelope").fetchall()
+        return bool(waiting < MOST_QUEUED)
 
     def known_id(self, envelope: AsyncEnvelope) -> None:
         return None
