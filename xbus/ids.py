@@ -43,12 +43,6 @@ def _layout(number: int) -> tuple[int, int, int]:
     return random_bits, version, milliseconds
 
 
-@functools.lru_cache(maxsize=64)
-def _cutter(number: int) -> Callable[[bytes], tuple[bytes, ...]]:
-    """Make a function that cuts so many UUIDs out of the bytes that they are together."""
-    return struct.Struct(f"{UUID_BYTES}s" * number).unpack
-
-
 class Ids:
     """Makes identifiers.
 
@@ -127,7 +121,7 @@ def _computed(names: Iterable[bytes]) -> list[bytes]:
 
 def _cut(made: int, number: int) -> list[bytes]:
     """Cut so many UUIDs out of the number that they are together."""
-    return [*_cutter(number)(made.to_bytes(UUID_BYTES * number, "big"))]
+    return [*struct.unpack(f"{UUID_BYTES}s" * number, made.to_bytes(UUID_BYTES * number, "big"))]
 
 
 REPLAYS = uuid.UUID("0b0c5f0e-97c1-5d6b-8a53-3f6d0e7a9b14")
