@@ -108,6 +108,8 @@ class Broker(Program):
     async def start(self) -> None:
         """Start it, again where it ends at once as its database is away, and come back when it is ready.
 
+        What happened before gives it no reason any more to end by itself.
+
         Raises:
             TimeoutError: it never is.
         """
@@ -120,7 +122,7 @@ class Broker(Program):
                     await asyncio.sleep(10 * STEP_SECONDS)
                     self._spawn()
                 await asyncio.sleep(STEP_SECONDS)
-        self.should_run = True
+        self.should_run, self.may_end_with = True, frozenset()
 
     def kill(self) -> None:
         """End it on the spot."""
