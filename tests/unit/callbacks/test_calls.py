@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 
 from tests.unit.callbacks.test_bodies_and_addresses import claimed
-from xbus.clock import SystemClock
 from xbus.http.callbacks.client import CallbackClient, CallOutcome
 from xbus.http.callbacks.service import GATHER_SECONDS, CallbackService, GatewayBack
 from xbus.http.figures import RoutemasterCounters
 from xbus.rpc.codec import Value
+from xbus.testing.loop import VirtualClock
 
 LEASE = 0.03
 """Seconds: a program looks three times in them whether the range is still its own."""
@@ -114,9 +114,8 @@ async def until_soon(condition: Any) -> None:
 
 
 def serve(back: BackDouble, client: ClientDouble) -> "asyncio.Task[None]":
-    service = CallbackService(
-        cast(GatewayBack, back), cast(CallbackClient, client), SystemClock(), RoutemasterCounters()
-    )
+    clock = VirtualClock(asyncio.get_running_loop())
+    service = CallbackService(cast(GatewayBack, back), cast(CallbackClient, client), clock, RoutemasterCounters())
     return asyncio.create_task(service.run())
 
 
