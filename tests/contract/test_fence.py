@@ -5,7 +5,8 @@ import asyncio
 import gc
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, cast
@@ -576,7 +577,8 @@ WITH_TOOLS_OF_COMMANDS = {
 """``note`` writes when its broker has ended."""
 
 
-def calls(source: str) -> Iterator[tuple[str, list[str]]]:
+@cache
+def calls(source: str) -> Sequence[tuple[str, list[str]]]:
     """All calls of a module: the name of the function that makes each, and the words of what it calls."""
 
     def of(node: ast.AST, function: str) -> Iterator[tuple[str, list[str]]]:
@@ -587,7 +589,7 @@ def calls(source: str) -> Iterator[tuple[str, list[str]]]:
         for child in ast.iter_child_nodes(node):
             yield from of(child, function)
 
-    return of(ast.parse(source), "")
+    return [*of(ast.parse(source), "")]
 
 
 def places_that_begin(name: str, source: str) -> set[str]:

@@ -60,14 +60,14 @@ def read(reader: RowMaker, *items: bytes) -> list[dict[str, Any]]:
 
 def test_arrow_and_python_read_alike() -> None:
     reader = JsonRows(SCHEMA)
-    items = [*map(_sound, range(200)), *_damaged(2_000), *UNCERTAIN]
+    items = [*map(_sound, range(200)), *_damaged(1_000), *UNCERTAIN]
 
     alone = [read(reader, item)[0] for item in items]
     by_python = [read(reader, item, NO_JSON)[0] for item in items]
 
     assert list(map(repr, alone)) == list(map(repr, by_python))
     wrong = sum(row["_corrupt"] is not None for row in alone)
-    assert 300 < wrong < len(items) - 500, "some are sound, some are not"
+    assert 150 < wrong < len(items) - 250, "some are sound, some are not"
 
 
 @pytest.mark.parametrize(
