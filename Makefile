@@ -163,12 +163,11 @@ licences: $(VENV)/.installed-dev  ## check that each package of an extra has a l
 	@$(IN_VENV) tests.licences
 
 # An image that changes behind its tag would change what is built. The engine looks the digests up.
-images:  ## pin the images of deploy/ by their digests, in deploy/.env; needs docker with buildx, and the registry
-	@touch deploy/.env
-	@for pair in PYTHON_IMAGE=docker.io/library/python:3.13-slim POSTGRES_IMAGE=docker.io/library/postgres:17; do \
-	    name=$${pair%%=*} image=$${pair#*=}; \
+images:  ## pin the newest images of deploy/ by their digests; needs docker with buildx, and the registry
+	@for image in docker.io/library/python:3.13-slim docker.io/library/postgres:17; do \
 	    digest=$$(docker buildx imagetools inspect "$$image" --format '{{.Manifest.Digest}}') || exit 1; \
-	    sed -i "/^$$name=/d" deploy/.env && echo "$$name=$$image@$$digest" | tee -a deploy/.env; done
+	    sed -i "s#$$image@sha256:[0-9a-f]*#$$image@$$digest#" deploy/Dockerfile deploy/compose.yaml || exit 1; \
+	    echo "$$image@$$digest"; done
 .PHONY: lock wheel sbom licences images
 
 $(VENV)/.installed: pyproject.toml requirements/broker.txt
