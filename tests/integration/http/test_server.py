@@ -8,11 +8,16 @@ import ssl
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
-from tests.integration.http.conftest import Serve, Shop
+from tests.integration.http.conftest import LOOPBACK, Serve, Shop
 from tests.support.processes import run
 from tests.support.waiting import eventually
+from xbus.clock import SystemClock
+from xbus.http.program import build
 from xbus.web import server as web_server
+from xbus.web.requests import KNOWN
 from xbus.web.server import OWN_DESCRIPTORS
 
 DEADLINE_SECONDS = 30.0
@@ -84,6 +89,32 @@ async def test_a_crowd_that_says_little_keeps_nobody_out(shop: Shop, serve: Serv
         assert b" 201 " in await exchange(port, request(shop, b"1", b"Content-Length: 1"))
         for _, writer in held:
             writer.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "token", "is_known"),
+    [
+        ("POST", "/v1/types/orders/envelopes", "emitter_1", True),
+        ("POST", "/v1/types/orders/envelopes", "of nobody", False),
+        ("GET", "/healthz", "emitter_1", False),
+    ],
+)
+def test_a_connection_hears_whose_token_is_taken(
+    shop: Shop, method: str, path: str, token: str, is_known: bool
+) -> None:
+    """Who is known has longer for a head, and is closed last where there are too many connections."""
+    heard: list[str] = []
+    gateway = build(shop.settings(), shop.daemon.front, SystemClock(), back=shop.daemon.back)
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope["state"][KNOWN] = lambda: heard.append(path)
+        await gateway(scope, receive, send)
+
+    with TestClient(application, "http://bus.example", client=LOOPBACK) as client:
+        headers = {"authorization": f"Bearer {shop.tokens.get(token, token)}"}
+        client.request(method, path, json={"number": 1}, headers=headers)
+    assert heard == [path] * is_known
 
 
 async def test_a_connection_too_many_is_closed_where_all_are_busy(shop: Shop, serve: Serve) -> None:
