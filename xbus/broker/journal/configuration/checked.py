@@ -112,10 +112,11 @@ def _clear(
 @contextmanager
 def _copied(connection: sa.Connection) -> Iterator[sa.Connection]:
     """Copy the tables of the configuration, also values that are none of their column's type."""
+    tables = (model.configuration, *TABLES)
     engine = sa.create_engine("sqlite://")
     with engine.connect() as copy:
-        model.metadata.create_all(copy)
-        for table in (model.configuration, *TABLES):
+        model.metadata.create_all(copy, tables=tables)
+        for table in tables:
             _copy(connection, copy, table)
         yield copy
     engine.dispose()
