@@ -9,7 +9,6 @@ for as many as an array declares, at each level: so the values are counted befor
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from operator import itemgetter
 from typing import NoReturn, TypeAlias, cast
 
 import msgpack  # type: ignore[import-untyped]
@@ -70,9 +69,8 @@ _BIN_HEADERS = {_SHORT_BIN: 2, 0xC5: 3, 0xC6: 5}
 """The size of the header of an item, by its first byte."""
 
 _SHORT_HEADERS = [bytes((_SHORT_BIN, length)) for length in range(2**8)]
-_HEADER_OF = {len(header) + length: header for length, header in enumerate(_SHORT_HEADERS)}
+SHORT_ITEM = {len(header) + length: header for length, header in enumerate(_SHORT_HEADERS)}
 """The header of the only item of a segment, by the bytes of the segment."""
-_HEADER_IN: Callable[[bytes], bytes] = itemgetter(slice(2))
 
 _WALKED_BYTES = 4096
 """From this average size on, a look at an item's header costs less than a copy of the item."""
@@ -390,9 +388,6 @@ def largest_of(segments: Sequence[bytes], items: Sequence[int]) -> int:
     Raises:
         ProtocolError: one of them is not exactly so many msgpack bins.
     """
-    # Most hold one short item, whose header says all.
-    if items.count(1) == len(items) and [*map(_HEADER_IN, segments)] == [*map(_HEADER_OF.get, map(len, segments))]:
-        return max(map(len, segments)) - 2
     return max([largest_item(each, count) if each or count else 0 for each, count in zip(segments, items, strict=True)])
 
 
