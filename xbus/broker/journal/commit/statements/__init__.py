@@ -166,10 +166,12 @@ def carry_out(connection: sa.Connection, group: Sequence[writes.Write[object]], 
         JournalError: one of the calls can't be carried out; nothing of the group may be committed.
     """
     answers: list[Any] = [None] * len(group)
-    turns = [*map(_TURNS.__getitem__, map(type, group))]
-    for turn, places in groupby(sorted(range(len(group)), key=turns.__getitem__), turns.__getitem__):
-        handler, own = _IN_ORDER[turn], [*places]
-        calls: list[Any] = [*map(group.__getitem__, own)]
+    places: dict[int, list[int]] = {}
+    for place, write in enumerate(group):
+        places.setdefault(_TURNS[type(write)], []).append(place)
+    for turn in sorted(places):
+        handler, own = _IN_ORDER[turn], places[turn]
+        calls: list[Any] = [group[place] for place in own]
         if handler is emission.insert_segments:
             appends = lasting_appends(connection, cast(list[writes.Append], calls))
             calls = gather(appends, max_segment_bytes)
