@@ -17,7 +17,7 @@ from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.recipient.base import Recipient, Worker, about, kind_of
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import STOPPED, AuthorThread, Calls, stopped
-from xbus.recipient.envelope import NO_NOTE, Batch, Envelope, Event, Item, Note, Rows, checked_notes, packed_headers
+from xbus.recipient.envelope import NO_NOTE, Batch, Envelope, Event, Item, Note, Rows, checked_note, packed_headers
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.ways import Connections
@@ -400,11 +400,7 @@ _ENVELOPES = {(str, list), (str, list, NoneType), (str, list, list)}
 _EVENTS = {(str, str, list), (str, str, list, NoneType), (str, str, list, dict)}
 """The types of the fields of an event in it."""
 
-_BATCHES, _HEADERS = itemgetter(2), itemgetter(slice(3, None))
-
-_ITEM_HEADER, _BEHIND_HEADER = itemgetter(slice(0, 2)), itemgetter(slice(2, None))
-_SHORT = {SHORT_BIN + bytes((size,)): size + 2 for size in range(256)}
-"""The bytes of items in a segment of one short item, by its header."""
+_HEADERS = itemgetter(slice(3, None))
 
 
 def takes_bundles(recipient: Recipient) -> bool:
@@ -436,7 +432,7 @@ class WholeEnvelope(EnvelopeDelivery):
 
     Args:
         envelope_id: the envelope's UUID as text.
-        note: as of ``checked_notes``.
+        note: as of ``checked_note``.
         events: ``(event_id, type_name, batches)`` of each, or with its headers behind; all of it was checked.
         item: the bytes of its only item, where it is one event of one item.
 
@@ -494,30 +490,35 @@ def read_bundle(envelopes: Rows) -> list[WholeEnvelope]:
 
 
 def _single_items(envelopes: Rows) -> list[WholeEnvelope] | None:
-    """Read envelopes of one event of one short item, as most are; no function of Python is called for each.
+    """Read envelopes of one event of one short item, as most are.
 
     Returns:
         None where one of them is something else, or has a fault.
     """
+    found: list[WholeEnvelope] = []
     try:
-        ids, of_envelopes, notes = zip(*envelopes, strict=True)
-        (events,) = zip(*of_envelopes, strict=True)
-        of_events = [*map(_BATCHES, events)]
-        (batches,) = zip(*of_events, strict=True)
-        firsts, counts, data, indices = zip(*batches, strict=True)
-        if (
-            {*map(type, chain(envelopes, of_envelopes, events, of_events, batches))} != {list}
-            or {*map(type, ids)} != {str}
-            or not {*map(tuple, map(map, repeat(type), events))} <= _EVENTS
-            or {*zip(firsts, counts, indices, strict=True)} != {(0, 1, None)}
-            or [*map(_SHORT.get, map(_ITEM_HEADER, data))] != [*map(len, data)]
-            or None in notes
-        ):
-            return None
-    except (IndexError, TypeError, ValueError):
+        # Iterators over columns take half as long again for many envelopes, and twice the time of this loop for one.
+        for row in envelopes:
+            envelope_id, events, note = row
+            (event,) = events
+            event_id, name, batches, *headers = event
+            (batch,) = batches
+            first, items, data, indices = batch
+            if not (
+                (type(row) is type(events) is type(event) is type(batches) is type(batch) is list)
+                and (type(envelope_id) is type(event_id) is type(name) is str and note is not None)
+                and (first == 0 and items == 1 and indices is None and type(data) is bytes)
+                and (data[:1] == SHORT_BIN and data[1] + 2 == len(data))
+            ):
+                return None
+            if headers:
+                (of_event,) = headers
+                if of_event is not None:
+                    packed_headers(of_event)
+            found.append(WholeEnvelope(envelope_id, checked_note(note), events, data[2:]))
+    except (AttributeError, IndexError, TypeError, ValueError):
         return None
-    _check_headers(events)
-    return [*map(WholeEnvelope, ids, checked_notes(notes), of_envelopes, map(_BEHIND_HEADER, data))]
+    return found
 
 
 def _read_whole(row: Rows) -> WholeEnvelope:
@@ -529,7 +530,7 @@ def _read_whole(row: Rows) -> WholeEnvelope:
         raise _wrong_form()
     _check_headers(rows)
     events = [(event_id, name, [*map(Batch.of_wire, batches)], *headers) for event_id, name, batches, *headers in rows]
-    (told,) = checked_notes([note[0]]) if note and note[0] is not None else (NO_NOTE,)
+    told = checked_note(note[0]) if note and note[0] is not None else NO_NOTE
     return WholeEnvelope(envelope_id, told, events)
 
 

@@ -3,10 +3,9 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import product, repeat
-from operator import itemgetter
+from itertools import product
 from types import NoneType
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard, cast
 
 from xbus.errors import ProtocolError, Refused
 from xbus.files import IncomingFile
@@ -29,7 +28,6 @@ Rows: TypeAlias = Sequence[Any]
 
 _TEXT = (str, NoneType)
 _BYTES = (bytes, NoneType)
-_FIELDS, _SEALED_AT = itemgetter(slice(NOTE_FIELDS)), itemgetter(4)
 _NOTES = frozenset(product(_TEXT, _TEXT, _TEXT, (int,), (float, int, NoneType), (int,)))
 """The types of the fields of a note. One look tells whether all of them fit."""
 
@@ -64,7 +62,7 @@ class Envelope(_Delivered):
 
     Args:
         envelope_id: its UUID as text.
-        note: what the broker tells of it, as of ``checked_notes``; None where it tells nothing.
+        note: what the broker tells of it, as of ``checked_note``; None where it tells nothing.
 
     Attributes:
         id: its UUID as text; the same each time that it comes.
@@ -138,21 +136,19 @@ class Envelope(_Delivered):
         Raises:
             Refused: it is no note (``wrong_arguments``).
         """
-        (self._note,) = checked_notes([note])
+        self._note = checked_note(note)
 
 
-def checked_notes(notes: Rows) -> list[Note]:
-    """Let notes pass; no function of Python is called for each.
+def checked_note(note: Any) -> Note:
+    """Let a note pass.
 
     Raises:
-        Refused: one of them is none (``wrong_arguments``).
+        Refused: it is none (``wrong_arguments``).
     """
-    if {*map(type, notes)} <= {list}:
-        told = [*map(_FIELDS, notes)]
-        if {*map(tuple, map(map, repeat(type), told))} <= _NOTES:
-            moments = [*filter(None, map(_SEALED_AT, told))]
-            if all(map(_EARLIEST.__le__, moments)) and all(map(_LATEST.__gt__, moments)):
-                return [*map(tuple, told)]
+    if type(note) is list:
+        told = tuple(note[:NOTE_FIELDS])
+        if tuple(map(type, told)) in _NOTES and (told[4] is None or _EARLIEST <= told[4] < _LATEST):
+            return cast(Note, told)
     raise Refused("a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments")
 
 
