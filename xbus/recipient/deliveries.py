@@ -17,7 +17,7 @@ from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.recipient.base import Recipient, Worker, about, kind_of
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import STOPPED, AuthorThread, Calls, stopped
-from xbus.recipient.envelope import NO_NOTE, Batch, Envelope, Event, Item, Note, Rows, checked_note, packed_headers
+from xbus.recipient.envelope import NO_NOTE, Batch, Envelope, Event, Item, Note, Rows, checked_notes, packed_headers
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.recipient.refusal import Refusal
 from xbus.recipient.ways import Connections
@@ -432,7 +432,7 @@ class WholeEnvelope(EnvelopeDelivery):
 
     Args:
         envelope_id: the envelope's UUID as text.
-        note: as of ``checked_note``.
+        note: as of ``checked_notes``.
         events: ``(event_id, type_name, batches)`` of each, or with its headers behind; all of it was checked.
         item: the bytes of its only item, where it is one event of one item.
 
@@ -495,7 +495,8 @@ def _single_items(envelopes: Rows) -> list[WholeEnvelope] | None:
     Returns:
         None where one of them is something else, or has a fault.
     """
-    found: list[WholeEnvelope] = []
+    found: list[tuple[str, Rows, bytes]] = []
+    notes: list[Value] = []
     try:
         # Iterators over columns take half as long again for many envelopes, and twice the time of this loop for one.
         for row in envelopes:
@@ -515,10 +516,12 @@ def _single_items(envelopes: Rows) -> list[WholeEnvelope] | None:
                 (of_event,) = headers
                 if of_event is not None:
                     packed_headers(of_event)
-            found.append(WholeEnvelope(envelope_id, checked_note(note), events, data[2:]))
+            found.append((envelope_id, events, data[2:]))
+            notes.append(note)
     except (AttributeError, IndexError, TypeError, ValueError):
         return None
-    return found
+    told = zip(found, checked_notes(notes), strict=True)
+    return [WholeEnvelope(envelope_id, note, events, item) for (envelope_id, events, item), note in told]
 
 
 def _read_whole(row: Rows) -> WholeEnvelope:
@@ -530,7 +533,7 @@ def _read_whole(row: Rows) -> WholeEnvelope:
         raise _wrong_form()
     _check_headers(rows)
     events = [(event_id, name, [*map(Batch.of_wire, batches)], *headers) for event_id, name, batches, *headers in rows]
-    told = checked_note(note[0]) if note and note[0] is not None else NO_NOTE
+    told = checked_notes(note[:1])[0] if note and note[0] is not None else NO_NOTE
     return WholeEnvelope(envelope_id, told, events)
 
 

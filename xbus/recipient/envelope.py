@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import product
 from types import NoneType
-from typing import Any, TypeAlias, TypeGuard, cast
+from typing import Any, TypeAlias, TypeGuard
 
 from xbus.errors import ProtocolError, Refused
 from xbus.files import IncomingFile
@@ -62,7 +62,7 @@ class Envelope(_Delivered):
 
     Args:
         envelope_id: its UUID as text.
-        note: what the broker tells of it, as of ``checked_note``; None where it tells nothing.
+        note: what the broker tells of it, as of ``checked_notes``; None where it tells nothing.
 
     Attributes:
         id: its UUID as text; the same each time that it comes.
@@ -136,20 +136,24 @@ class Envelope(_Delivered):
         Raises:
             Refused: it is no note (``wrong_arguments``).
         """
-        self._note = checked_note(note)
+        (self._note,) = checked_notes([note])
 
 
-def checked_note(note: Any) -> Note:
-    """Let a note pass.
+def checked_notes(notes: Rows) -> list[Note]:
+    """Let notes pass; no function of Python is called for each.
 
     Raises:
-        Refused: it is none (``wrong_arguments``).
+        Refused: one of them is none (``wrong_arguments``).
     """
-    if type(note) is list:
-        told = tuple(note[:NOTE_FIELDS])
-        if tuple(map(type, told)) in _NOTES and (told[4] is None or _EARLIEST <= told[4] < _LATEST):
-            return cast(Note, told)
-    raise Refused("a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments")
+    checked: list[Note] = []
+    for note in notes:
+        told: Any = tuple(note[:NOTE_FIELDS]) if type(note) is list else ()
+        if tuple(map(type, told)) not in _NOTES or not (told[4] is None or _EARLIEST <= told[4] < _LATEST):
+            raise Refused(
+                "a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments"
+            )
+        checked.append(told)
+    return checked
 
 
 def packed_headers(told: Mapping[Key, Any]) -> tuple[bytes | None, str | None, bytes | None]:
