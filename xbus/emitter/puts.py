@@ -5,7 +5,7 @@ import operator
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate, compress, repeat
+from itertools import accumulate, compress
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -17,7 +17,7 @@ from xbus.emitter.stream import RepeatableCall, Stream
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import CallError, Refused
 from xbus.headers import NO_TAGS, EventTags
-from xbus.ids import Ids, format_uuid, texts_of
+from xbus.ids import Ids, texts_of
 from xbus.rpc.codec import Value, pack_items
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import bad_answer
@@ -52,15 +52,13 @@ Entry: TypeAlias = tuple[bytes | None, bytes | None, str, int, bytes, EnvelopeHe
 
 _DATA, _HEAD = itemgetter(2), itemgetter(3)
 """Of a ``_Put``."""
-_ITEMS: Callable[[Entry], int] = itemgetter(3)
-_IS_QUEUED = (0).__eq__
-"""Says of a position whether it stands for an outbox."""
 _and_put: Callable[[tuple[bytes, bytes], _Put], Entry] = operator.add
 """Makes an entry of its ids and its put."""
 
 _ID_BYTES = 16
-_GROUPED = (bytes, int, bytes)
-"""The types of the fields of a receipt on the wire."""
+_NO_RECEIPT = (None, None, None)
+_RECEIPT_FIELDS = len(_NO_RECEIPT)
+"""The fields of a receipt on the wire: envelope id, position and hash."""
 
 _IS_DONE: Callable[["asyncio.Future[Receipt]"], bool] = asyncio.Future.done
 _receipt: Callable[[tuple[object, ...]], Receipt] = partial(tuple.__new__, Receipt)
@@ -311,30 +309,19 @@ def _fail(receipts: "Sequence[asyncio.Future[Receipt]]", error: BaseException | 
 
 
 def _give(entries: Sequence[Entry], receipts: "Sequence[asyncio.Future[Receipt]]", answers: Any) -> None:
-    """Read the answer to a message: a receipt or an error for each.
-
-    Many receipts are read as columns, so that no function of Python is called for each. For one that takes longer.
-    """
+    """Read the answer to a message: a receipt or an error for each."""
     if type(answers) is not list or len(answers) != len(entries):
         answers = [None] * len(entries)
-    if (
-        len(answers) > 1
-        and {*map(type, answers)} == {list}
-        and {*map(tuple, map(map, repeat(type), answers))} == {_GROUPED}
-    ):
-        ids, positions, digests = zip(*answers, strict=True)
-        if {*map(len, ids)} == {_ID_BYTES}:
-            made = zip(texts_of(ids), positions, repeat(1), map(_ITEMS, entries), digests, map(_IS_QUEUED, positions))
-            for receipt, each in zip(receipts, map(_receipt, made), strict=True):
-                if not receipt.done():
-                    receipt.set_result(each)
-            return
     for entry, receipt, answer in zip(entries, receipts, answers, strict=True):
         if receipt.done():
             continue
-        if type(answer) is list and (*map(type, answer),) == _GROUPED and len(answer[0]) == _ID_BYTES:
-            made_id, position, digest = answer
-            receipt.set_result(_receipt((format_uuid(made_id), position, 1, entry[3], digest, not position)))
+        fields = answer if type(answer) is list and len(answer) == _RECEIPT_FIELDS else _NO_RECEIPT
+        envelope_id, position, digest = fields
+        if type(envelope_id) is type(digest) is bytes and type(position) is int and len(envelope_id) == _ID_BYTES:
+            # As ``format_uuid``, whose call each receipt would pay for.
+            digits = envelope_id.hex()
+            text = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+            receipt.set_result(_receipt((text, position, 1, entry[3], digest, not position)))
         else:
             receipt.set_exception(_error_of(answer, _ids_of(entry)))
 
