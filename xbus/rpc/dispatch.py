@@ -44,9 +44,11 @@ class SharedCall(Protocol):
 
     Attributes:
         args: those of the verb, as they were checked; parameters with a default may be left out at the end.
+        size: the bytes of its message.
     """
 
     args: list[Value]
+    size: int
 
 
 Give: TypeAlias = Callable[[Sequence[SharedCall], Sequence[object]], None]

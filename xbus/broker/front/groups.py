@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import islice
 from operator import itemgetter
 from typing import Any, TypeAlias, cast
 from uuid import UUID
@@ -52,9 +52,6 @@ TOGETHER_BYTES = 512 * 1024
 """The bytes of items of several messages in a group. More make the group, which is sealed as a whole, longer."""
 
 _DATA: Callable[[Any], bytes] = itemgetter(4)
-_ENTRIES: Callable[[Any], list[Value]] = itemgetter(2)
-"""The envelopes of a message."""
-
 _Message: TypeAlias = tuple[SharedCall, int, list[Value]]
 """A call, its emitter, and its envelopes."""
 
@@ -130,10 +127,7 @@ class GroupIntake:
                 self._go_on(emitter_id)
             else:
                 messages.append((call, emitter_id, entries))
-        try:
-            size: float = sum(map(len, map(_DATA, chain.from_iterable(map(_ENTRIES, messages)))))
-        except (TypeError, LookupError):  # one of them has no data
-            size = math.inf
+        size = sum([call.size for call, _, _ in messages])
         if size > TOGETHER_BYTES or self._front.keeps_objects:
             self._put_in_portions(messages, give)
         elif messages:
@@ -162,10 +156,13 @@ class GroupIntake:
 
     def _put_together(self, messages: list[_Message], give: Give) -> None:
         """Put the envelopes of messages as one group, apart from those of messages that are not plain."""
-        _, owners, entries = zip(*messages, strict=True)
+        emitter_ids: list[int] = []
+        entries: list[Value] = []
+        for _, emitter_id, own in messages:
+            emitter_ids += [emitter_id] * len(own)
+            entries += own
         try:
-            emitter_ids = [*chain.from_iterable(map(repeat, owners, map(len, entries)))]
-            putting = self._front.put_group(emitter_ids, [*chain.from_iterable(entries)])
+            putting = self._front.put_group(emitter_ids, entries)
             putting.add_done_callback(partial(self._sealed, messages, give))
         except CallError:
             # One of the envelopes at least is not plain, or all of them are too much for now.
@@ -253,7 +250,7 @@ class _LongMessage:
         give: answers it.
 
     Attributes:
-        args: as of the call.
+        args: as of the call, and so is ``size``.
         left: its envelopes that have not gone on.
     """
 
@@ -261,6 +258,7 @@ class _LongMessage:
         self._call = call
         self._give = give
         self.args = call.args
+        self.size = call.size
         self.left = cast("list[Value]", call.args[1])
         self._number = len(self.left)
         self._answers: Answers = []

@@ -69,6 +69,7 @@ class Message:
 
     def __init__(self, emitter_id: int, entries: Sequence[Entry], *, in_order: bool = False) -> None:
         self.args: list[Any] = [str(emitter_id), on_wire(entries), in_order]
+        self.size = len(packed(self.args))
         self.answered: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
 
 
