@@ -8,8 +8,8 @@ would fail alike. A refusal leaves the others alone.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, repeat
-from operator import attrgetter, itemgetter
+from itertools import chain
+from operator import itemgetter
 from types import NoneType
 from typing import Protocol, TypeAlias
 
@@ -32,8 +32,6 @@ MAX_CAUSE_CHARACTERS = 500
 
 SHOWN_INDICES = 10
 """Indices of refused items in a line of the log."""
-
-_ID, _AT, _EVENTS_OF = attrgetter("id"), attrgetter("at"), attrgetter("events")
 
 
 class EnvelopeDelivery(Envelope):
@@ -278,9 +276,11 @@ class OpenDeliveries:
             Refused: one of them has begun (``envelope_open``).
         """
         self.check_caller()
-        begun = dict(zip(map(_ID, deliveries), deliveries, strict=True))
-        if len(begun) < len(deliveries) or not self._open.keys().isdisjoint(begun):
-            raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
+        begun: dict[str, EnvelopeDelivery] = {}
+        for delivery in deliveries:
+            if delivery.id in self._open or delivery.id in begun:
+                raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
+            begun[delivery.id] = delivery
         if self.is_closing:
             raise _about_to_stop()
         self._open |= begun
@@ -311,13 +311,14 @@ class OpenDeliveries:
 
     def end_all(self, deliveries: Sequence[EnvelopeDelivery]) -> None:
         """Keep nothing of envelopes that have come to their end; one that was stopped may be open anew."""
-        open_here = [*map(self._open.pop, map(_ID, deliveries), repeat(None))]
-        if open_here != deliveries:
-            self._open |= {each.id: each for each in {*open_here}.difference(deliveries) if each is not None}
-        # Most are let go already, and no function of Python is called for each of them.
-        for delivery in {*filter(_AT, deliveries), *filter(_EVENTS_OF, deliveries)}.intersection(open_here):
-            self._steps_of_old += delivery.steps
-            delivery.let_go()
+        for delivery in deliveries:
+            if self._open.get(delivery.id) is not delivery:
+                continue
+            del self._open[delivery.id]
+            # Most are let go already.
+            if delivery.at is not None or delivery.events:
+                self._steps_of_old += delivery.steps
+                delivery.let_go()
         if self._ended is not None:
             self._look_whether_idle()
 
