@@ -43,7 +43,7 @@ from xbus.rpc.frames import BAD_ANSWER
 
 log = logging.getLogger(__name__)
 
-_HEADERS, _IS_TRACED = attrgetter("headers"), attrgetter("is_traced")
+_IS_TRACED = attrgetter("is_traced")
 
 MOST_WAYS = 1_000
 """So many ways are known at a time. More take memory where groups have many types, each time others."""
@@ -147,12 +147,17 @@ class GroupDelivery:
             None where an envelope takes another way, is large or traced, or its emitter is not known here.
         """
         group = sealed.group
-        if sealed.first != lane.position + 1 or None in map(self._log.known_logins.get, group.emitter_ids):
+        if sealed.first != lane.position + 1:
             return None
+        known = self._log.known_logins
+        for emitter_id in group.emitter_ids:
+            if known.get(emitter_id) is None:
+                return None
         if group.size > SMALL_BYTES and max(map(group.size_at, range(len(group)))) > SMALL_BYTES:
             return None
-        if any(map(_HEADERS, group.heads)) and tracing.IN_BYTES in b" ".join(filter(None, map(_HEADERS, group.heads))):
-            return None
+        for head in group.heads:
+            if head.headers is not None and tracing.IN_BYTES in head.headers:
+                return None
         types = frozenset(group.types)
         way = self._ways.get((lane, types)) or self._find_way(lane, types)
         if way is None or (way.others and False in [party.is_idle for party in way.others]):
