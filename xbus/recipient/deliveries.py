@@ -515,11 +515,13 @@ def _single_items(envelopes: Rows) -> list[WholeEnvelope] | None:
                 return None
             if headers:
                 (of_event,) = headers
-                if of_event is not None:
+                if type(of_event) is dict:
                     packed_headers(of_event)
+                elif of_event is not None:
+                    return None
             found.append((envelope_id, events, data[2:]))
             notes.append(note)
-    except (AttributeError, IndexError, TypeError, ValueError):
+    except (IndexError, TypeError, ValueError):
         return None
     told = zip(found, checked_notes(notes), strict=True)
     return [WholeEnvelope(envelope_id, note, events, item) for (envelope_id, events, item), note in told]
