@@ -69,8 +69,7 @@ _BIN_HEADERS = {_SHORT_BIN: 2, 0xC5: 3, 0xC6: 5}
 """The size of the header of an item, by its first byte."""
 
 _SHORT_HEADERS = [bytes((_SHORT_BIN, length)) for length in range(2**8)]
-SHORT_ITEM = {len(header) + length: header for length, header in enumerate(_SHORT_HEADERS)}
-"""The header of the only item of a segment, by the bytes of the segment."""
+"""The headers of such items, by their length."""
 
 _WALKED_BYTES = 4096
 """From this average size on, a look at an item's header costs less than a copy of the item."""
@@ -380,15 +379,6 @@ def largest_item(data: bytes, items: int) -> int:
     if _are_large(data, items):
         return max(end - begin for begin, end in _large_items(data, items))
     return max(map(len, unpack_items(data, items)))
-
-
-def largest_of(segments: Sequence[bytes], items: Sequence[int]) -> int:
-    """The size of the largest item of several segments, as ``largest_item`` gives it for one; 0 without any item.
-
-    Raises:
-        ProtocolError: one of them is not exactly so many msgpack bins.
-    """
-    return max([largest_item(each, count) if each or count else 0 for each, count in zip(segments, items, strict=True)])
 
 
 def _are_large(data: bytes, items: int) -> bool:

@@ -15,7 +15,7 @@ from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import Failed, ProtocolError, Refused
 from xbus.headers import NO_TAGS, EventTags, check_packed, check_partition_key
 from xbus.ids import COMPUTED_VERSION, keyed_ids
-from xbus.rpc.codec import SHORT_BIN, Value, largest_item, largest_of
+from xbus.rpc.codec import SHORT_BIN, Value, largest_item
 from xbus.rpc.messages import EnvelopeOptionsMap, EventOptionsMap
 
 NO_ID = UUID(int=0)
@@ -249,7 +249,8 @@ class Checks:
         if large_bytes is not None and largest >= large_bytes:
             raise Refused("an envelope goes alone whose data goes to the object store", code="wrong_arguments")
         if most > self._passing_bytes or max(items) > self._limits.envelope_items:
-            self.item_size(largest_of(data, items))
+            sizes = [largest_item(each, number) for each, number in zip(data, items, strict=True) if number]
+            self.item_size(max(sizes, default=0))
             self._batch_size(largest)
             check_room(NO_ID, max(items), most, self._limits)
         return PutGroup(emitter_ids, self._clock.now(), ids, event_ids, types, items, data, heads, tags, size)
