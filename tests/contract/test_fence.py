@@ -8,7 +8,6 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, cast
 from unittest.mock import MagicMock
 from uuid import uuid4
@@ -114,28 +113,35 @@ async def test_an_idle_broker_ends_by_itself_once_another_has_taken_over(store_u
                 await journal.ended()
 
 
-class TimedCalls(SimpleQueue[Any]):
-    """The calls for a writer, in a time that goes no further than it may."""
+class TimedRest:
+    """The lock for which a writer without work waits, in a time that goes no further than it may."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        self._is_locked = False
         self._now = self._end = 0.0
         self.waits_longer = threading.Event()
 
-    def put(self, item: Any, *rest: Any) -> None:
+    def locked(self) -> bool:
+        return self._is_locked
+
+    def release(self) -> None:
         with self._changed:
-            super().put(item)
+            self._is_locked = False
             self._changed.notify()
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Wait for a call; without one it is the end of the time-out at once, if time may go on so far."""
+    def acquire(self, timeout: float) -> bool:
+        """Wait for the lock; where nobody releases it, it is the end of the time-out at once, if time may go so far."""
         with self._changed:
-            until = self._now + (timeout or 0.0)
-            while not self.qsize() and until > self._end:
+            until = self._now + timeout
+            while self._is_locked and until > self._end:
                 self.waits_longer.set()
                 self._changed.wait()
-            self._now = max(self._now, until) if not self.qsize() else self._now
-            return super().get(block=False)
+            if self._is_locked:
+                self._now = max(self._now, until)
+                return False
+            self._is_locked = True
+            return True
 
     def let_go_on(self, seconds: float) -> None:
         with self._changed:
@@ -146,18 +152,18 @@ class TimedCalls(SimpleQueue[Any]):
 
 async def test_an_idle_broker_ends_within_two_seconds_at_the_pace_that_brokers_have(store_url: str) -> None:
     """The end takes as long as the machine needs for a look or two; the waits between them are counted."""
-    journal, calls = Journal(create_engine(store_url), "broker"), TimedCalls()
-    journal._writer._calls = calls
+    journal, rest = Journal(create_engine(store_url), "broker"), TimedRest()
+    journal._writer._rest = cast(Any, rest)
     async with journal, Journal(create_engine(store_url), "broker"):
-        calls.let_go_on(TAKEN_OVER_SECONDS)
+        rest.let_go_on(TAKEN_OVER_SECONDS)
         ended = asyncio.ensure_future(journal.ended())
-        waiting = asyncio.ensure_future(asyncio.to_thread(calls.waits_longer.wait))
+        waiting = asyncio.ensure_future(asyncio.to_thread(rest.waits_longer.wait))
         await asyncio.wait([ended, waiting], return_when=asyncio.FIRST_COMPLETED)
         has_ended = ended.done()
-        calls.let_go_on(NEVER)
+        rest.let_go_on(NEVER)
         with pytest.raises(TakenOver):
             await ended
-        calls.waits_longer.set()
+        rest.waits_longer.set()
         await waiting
     assert has_ended
 

@@ -113,3 +113,15 @@ def test_no_command_waits_for_ever_for_the_end_of_a_pause() -> None:
         if not any(keyword.arg in ("pause_seconds", None) for keyword in call.keywords)
     }
     assert unbounded == set(PAUSE_IS_THE_AUTHORS)
+
+
+def test_no_queue_is_asked_with_a_time_out() -> None:
+    """CPython's ``SimpleQueue`` then waits for ever where the thread loses its core for longer than the time-out."""
+    asked = {
+        f"{module}:{node.lineno}"
+        for module, tree in modules_with(("SimpleQueue",), "xbus", "spark_worker")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get"
+        if len(node.args) > 1 or any(keyword.arg == "timeout" for keyword in node.keywords)
+    }
+    assert not asked, "wait for a threading.Lock"

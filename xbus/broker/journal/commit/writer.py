@@ -1,7 +1,6 @@
 """Group commit: one thread owns the write connection and commits all that arrived meanwhile in one transaction."""
 
 import asyncio
-import queue
 import threading
 import time
 from collections import deque
@@ -125,7 +124,10 @@ class Writer:
         """When the first of those was gathered that promise nothing; 0.0 without one."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_handing_over = False
-        self._calls: queue.SimpleQueue[list[_Pending | None]] = queue.SimpleQueue()
+        self._calls: deque[list[_Pending | None]] = deque()
+        self._rest = threading.Lock()
+        """The thread takes it while it has nothing to do; a call that comes releases it. ``SimpleQueue.get`` with a time-out
+        waits for ever where the thread loses its core for longer than that."""
         self._taken: deque[_Pending | None] = deque()
         self._undecided: list[_Pending] = []
         self._pending_bytes = 0
@@ -304,8 +306,10 @@ class Writer:
         self._is_handing_over = False
         self._unpromised_since = 0.0
         if self._gathered:
-            self._calls.put(self._gathered)
+            self._calls.append(self._gathered)
             self._gathered = []
+            if self._rest.locked():
+                self._rest.release()
 
     # -- in the thread ---------------------------------------------------------------------------------------------
 
@@ -363,15 +367,17 @@ class Writer:
         Nothing may come for the time of a look: then it takes nothing. Writes pass steps for which this group has no
         room, and errands pass nothing.
         """
-        taken = self._taken
-        if not taken:
+        taken, calls = self._taken, self._calls
+        if not taken and not calls:
             asks = self._undecided or self._committer.outage
-            try:
-                taken += self._calls.get(timeout=self._pace.ask_again if asks else self._pace.look)
-            except queue.Empty:
+            seconds = self._pace.ask_again if asks else self._pace.look
+            # What released it may be taken already.
+            while not calls and self._rest.acquire(timeout=seconds):
+                pass
+            if not calls:
                 return [], True
-        while self._calls.qsize():
-            taken += self._calls.get()
+        while calls:
+            taken += calls.popleft()
         group: list[_Pending] = []
         left: list[_Pending] = []
         size = steps = 0
@@ -447,8 +453,8 @@ class Writer:
             self._ended.set_exception(died_of)
         # Whoever waits for an answer of the last group, or has waited behind it, will get none.
         waiting: list[_Pending | None] = [*self._undecided, *last, *self._taken, *self._gathered]
-        while not self._calls.empty():
-            waiting += self._calls.get_nowait()
+        while self._calls:
+            waiting += self._calls.popleft()
         for pending in waiting:
             if pending is not None and not pending.answer.done():
                 pending.answer.set_exception(JournalUnavailable("the journal has ended", "see the broker's log"))
