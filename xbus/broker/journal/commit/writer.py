@@ -126,8 +126,8 @@ class Writer:
         self._is_handing_over = False
         self._calls: deque[list[_Pending | None]] = deque()
         self._rest = threading.Lock()
-        """The thread takes it while it has nothing to do; a call that comes releases it. ``SimpleQueue.get`` with a time-out
-        waits for ever where the thread loses its core for longer than that."""
+        """The thread takes it while it has nothing to do; a call that comes releases it. With a time-out
+        ``SimpleQueue.get`` waits for ever where the thread loses its core for longer than that."""
         self._taken: deque[_Pending | None] = deque()
         self._undecided: list[_Pending] = []
         self._pending_bytes = 0
