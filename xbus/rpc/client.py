@@ -83,7 +83,6 @@ class Client(OwedCalls):
             self._dealer = PlainDealer(self, place.endpoint, max_bytes, signs, self.turn, self._watch)
         else:
             self._dealer = LibzmqDealer(self, self._context, place, max_bytes, signs)
-        self.send = self.channels.send = self._dealer.send
         self._dealer.connect()
 
     def close(self) -> None:
@@ -91,6 +90,7 @@ class Client(OwedCalls):
         if self._is_closed:
             return
         self._is_closed = True
+        self._sends_by(_unsent)
         if self._dealer is not None:
             self._dealer.close()
         self.channels.lose()
@@ -105,6 +105,9 @@ class Client(OwedCalls):
             cause, next_step = "speaks another protocol, or only with encryption", "see that the address is right"
         return Failed(f"{self.name}: the other side {cause}", next_step, code="handshake_failed")
 
+    def _sends_by(self, send: Callable[[Sequence[Frame]], bool]) -> None:
+        self.send = self.channels.send = send
+
     # -- what the dealer tells -------------------------------------------------------------------------------------
 
     def tries(self) -> None:
@@ -114,6 +117,8 @@ class Client(OwedCalls):
 
     def connected(self) -> None:
         """Send the calls that waited for a connection."""
+        assert self._dealer is not None, "a dealer tells of it"
+        self._sends_by(self._dealer.send)
         self.send_unsent()
 
     def refused(self, refusal: ConnectionRefusal) -> None:
@@ -126,6 +131,7 @@ class Client(OwedCalls):
 
     def lost(self) -> None:
         """Fail all calls without an answer."""
+        self._sends_by(_unsent)
         # Calls of the other side that were read ahead are carried out no more: nobody would get the answers.
         self.channels.lose()
         # What was answered before the end counts as answered.

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import math
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Protocol
 
@@ -64,15 +64,19 @@ class Dealer(Protocol):
     is_encrypted: bool
     is_closed: bool
 
+    @property
+    def send(self) -> Callable[[Sequence[Frame]], bool]:
+        """Sends a message over the present connection; false if that is not possible now.
+
+        ``DealerOwner.connected`` tells when there is a connection, and when messages may go again.
+        """
+
     def connect(self) -> None:
         """Begin to connect.
 
         Raises:
             ConfigurationError: ``bad_address``.
         """
-
-    def send(self, frames: Sequence[Frame]) -> bool:
-        """Send a message; false if that is not possible now. ``DealerOwner.connected`` tells when it is."""
 
     def read_all(self) -> None:
         """Hand on what has come until now."""
@@ -230,6 +234,7 @@ class PlainDealer:
     """
 
     is_encrypted = False
+    send: Callable[[Sequence[Frame]], bool]
 
     def __init__(
         self,
@@ -272,13 +277,6 @@ class PlainDealer:
             raise ConfigurationError(cause, "write tcp://host:port or ipc://path", code="bad_address") from error
         self._owner.tries()
         self._attempt = self._loop.create_task(self._connect(source, place), name=f"connect to {self._endpoint}")
-
-    def send(self, frames: Sequence[Frame]) -> bool:
-        """Send a message; false if that is not possible now."""
-        if not self._is_connected or self._stream is None:
-            return False
-        self._stream.send(frames)
-        return True
 
     def read_all(self) -> None:
         """Hand nothing on: the end of a connection is heard behind all that came before it."""
@@ -365,6 +363,7 @@ class PlainDealer:
         self._wait_no_longer()
         self._backoff.reset()
         self._is_connected = True
+        self.send = stream.send
         self._missed = 0
         if self._signs.heartbeat_seconds:
             self._timer = self._loop.call_later(self._signs.heartbeat_seconds, self._ask_for_life)

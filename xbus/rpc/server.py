@@ -362,8 +362,7 @@ class Server:
         peer = self._plain.peers.get(call.peer)
         route = call.frames
         if peer is not None and not peer.stream.waits_for_room:
-            peer.stream.send(frames if len(route) == 1 else [*route[1:], *frames])
-            return True
+            return peer.stream.send(frames if len(route) == 1 else [*route[1:], *frames])
         port = self._port_of(call.peer)
         try:
             port.send([*route, *frames])
@@ -380,8 +379,7 @@ class Server:
     def _transmit(self, frames: Sequence[Frame]) -> bool:
         peer = self._plain.peers.get(bytes(frames[0]))
         if peer is not None and not peer.stream.waits_for_room:
-            peer.stream.send(frames[1:])
-            return True
+            return peer.stream.send(frames[1:])
         port = self._port_of(bytes(frames[0]))
         try:
             port.send(frames)

@@ -266,8 +266,8 @@ class ZmtpStream:
             self._watch.add_reader(self._descriptor, self._reader)
             self._next_turn = self._loop.call_soon(self._read, b"")
 
-    def send(self, frames: Sequence[Frame]) -> None:
-        """Send a message when this turn of the loop is done, or when enough is together."""
+    def send(self, frames: Sequence[Frame]) -> bool:
+        """Send a message when this turn of the loop is done, or when enough is together; always true."""
         # A loop, as iterators take longer for so few frames.
         pieces: list[Any] = []
         size = length = 0
@@ -287,17 +287,16 @@ class ZmtpStream:
             pieces = [*chain.from_iterable([each.pieces if isinstance(each, Pieces) else (each,) for each in pieces])]
             self._unsent += pieces
             self.unsent_bytes += sum(map(len, pieces))
-        if self.waits_for_room:
-            return
-        if self.unsent_bytes >= _EARLY_BYTES:
+        if self.unsent_bytes >= _EARLY_BYTES and not self.waits_for_room:
             self._send()
-        elif not self._sends_soon:
+        elif not self._sends_soon and not self.waits_for_room:
             self._sends_soon = True
             turn = self._turn
             if turn.is_busy:
                 turn.acts.append(self._send)
             else:
                 turn.at_end(self._send)
+        return True
 
     def send_bytes(self, data: bytes) -> None:
         """Send what is encoded already."""

@@ -370,12 +370,9 @@ class Writer:
         taken, calls = self._taken, self._calls
         if not taken and not calls:
             asks = self._undecided or self._committer.outage
-            seconds = self._pace.ask_again if asks else self._pace.look
             # What released it may be taken already.
-            while not calls and self._rest.acquire(timeout=seconds):
+            while not calls and self._rest.acquire(timeout=self._pace.ask_again if asks else self._pace.look):
                 pass
-            if not calls:
-                return [], True
         while calls:
             taken += calls.popleft()
         group: list[_Pending] = []
