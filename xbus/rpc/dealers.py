@@ -9,7 +9,7 @@ import math
 import socket
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
@@ -29,6 +29,10 @@ RECONNECT_MOST_MS = 2000
 """A dealer tries again after the first, then doubles the pause up to the second."""
 
 
+SendFrames: TypeAlias = Callable[[Sequence[Frame]], bool]
+"""Sends the frames of a message; false if that is not possible now."""
+
+
 class ConnectionRefusal(Enum):
     """Why the other side makes no connection."""
 
@@ -45,8 +49,12 @@ class DealerOwner(Protocol):
     def tries(self) -> None:
         """Take note that the dealer tries to connect."""
 
-    def connected(self) -> None:
-        """Take note of a connection, over which calls may go from now on."""
+    def connected(self, send: SendFrames) -> None:
+        """Take note of a connection, or that it takes messages again.
+
+        Args:
+            send: sends over it, until ``lost`` is called.
+        """
 
     def refused(self, refusal: ConnectionRefusal) -> None:
         """Take note that the other side refuses us; the dealer asks again later."""
@@ -63,13 +71,6 @@ class Dealer(Protocol):
 
     is_encrypted: bool
     is_closed: bool
-
-    @property
-    def send(self) -> Callable[[Sequence[Frame]], bool]:
-        """Sends a message over the present connection; false if that is not possible now.
-
-        ``DealerOwner.connected`` tells when there is a connection, and when messages may go again.
-        """
 
     def connect(self) -> None:
         """Begin to connect.
@@ -146,8 +147,7 @@ class LibzmqDealer:
         self._drain.resume()
         self._monitor_drain.resume()
 
-    def send(self, frames: Sequence[Frame]) -> bool:
-        """Send a message; false if that is not possible now."""
+    def _send(self, frames: Sequence[Frame]) -> bool:
         # libzmq reports a lost connection before it stops taking messages for it: messages sent then go nowhere.
         if not self._is_connected or self.is_closed:
             return False
@@ -203,7 +203,7 @@ class LibzmqDealer:
         # swallow the edge of an answer that is there already.
         self._drain.check()
         if can_write(self._socket):
-            self._owner.connected()
+            self._owner.connected(self._send)
         else:
             # Maybe no next call comes that would look again: the callers of those that are unsent wait.
             self._loop.call_later(ROOM_SECONDS, self._tell_connected)
@@ -234,7 +234,6 @@ class PlainDealer:
     """
 
     is_encrypted = False
-    send: Callable[[Sequence[Frame]], bool]
 
     def __init__(
         self,
@@ -363,11 +362,10 @@ class PlainDealer:
         self._wait_no_longer()
         self._backoff.reset()
         self._is_connected = True
-        self.send = stream.send
         self._missed = 0
         if self._signs.heartbeat_seconds:
             self._timer = self._loop.call_later(self._signs.heartbeat_seconds, self._ask_for_life)
-        self._owner.connected()
+        self._owner.connected(stream.send)
 
     def keeps(self, stream: ZmtpStream, more: int) -> None:
         """Bound nothing more: the server is trusted with what a client asked for."""

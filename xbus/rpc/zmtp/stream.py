@@ -267,7 +267,11 @@ class ZmtpStream:
             self._next_turn = self._loop.call_soon(self._read, b"")
 
     def send(self, frames: Sequence[Frame]) -> bool:
-        """Send a message when this turn of the loop is done, or when enough is together; always true."""
+        """Send a message when this turn of the loop is done, or when enough is together.
+
+        Returns:
+            True, as it can stand for a client's ``send``. A stream that is closed drops the message.
+        """
         # A loop, as iterators take longer for so few frames.
         pieces: list[Any] = []
         size = length = 0

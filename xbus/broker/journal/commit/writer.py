@@ -125,9 +125,10 @@ class Writer:
         self._timer: asyncio.TimerHandle | None = None
         self._is_handing_over = False
         self._calls: deque[list[_Pending | None]] = deque()
-        self._rest = threading.Lock()
-        """The thread takes it while it has nothing to do; a call that comes releases it. With a time-out
-        ``SimpleQueue.get`` waits for ever where the thread loses its core for longer than that."""
+        self._nothing_came = threading.Lock()
+        """Guards nothing. It is locked if no call has come since the thread waited for one. The loop alone releases it,
+        and the thread alone takes it. ``SimpleQueue.get`` with a time-out, behind calls that were taken without a wait,
+        waits for ever where the thread loses its core for longer than that (CPython 3.11)."""
         self._taken: deque[_Pending | None] = deque()
         self._undecided: list[_Pending] = []
         self._pending_bytes = 0
@@ -308,8 +309,8 @@ class Writer:
         if self._gathered:
             self._calls.append(self._gathered)
             self._gathered = []
-            if self._rest.locked():
-                self._rest.release()
+            if self._nothing_came.locked():
+                self._nothing_came.release()
 
     # -- in the thread ---------------------------------------------------------------------------------------------
 
@@ -370,8 +371,8 @@ class Writer:
         taken, calls = self._taken, self._calls
         if not taken and not calls:
             asks = self._undecided or self._committer.outage
-            # What released it may be taken already.
-            while not calls and self._rest.acquire(timeout=self._pace.ask_again if asks else self._pace.look):
+            # It is free where the call that came was taken without a wait: then the whole wait begins.
+            while not calls and self._nothing_came.acquire(timeout=self._pace.ask_again if asks else self._pace.look):
                 pass
         while calls:
             taken += calls.popleft()
