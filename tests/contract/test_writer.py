@@ -257,6 +257,23 @@ async def test_a_group_that_is_found_committed_late_counts_as_others_do(engine: 
         assert (sum(figures.seconds.counts), sum(figures.writes.counts)) == (before[0] + 1, before[1] + 1)
 
 
+async def test_a_call_at_fault_leaves_most_of_the_others_together(
+    engine: sa.Engine, journal: Journal, scribe: Scribe
+) -> None:
+    commits = commits_of(engine)
+    envelope_id, *before = scribe.start_envelope()
+    before += [scribe.start_envelope()[1] for _ in range(30)]
+    wrong = scribe.end_event(envelope_id, uuid.uuid4(), 1)
+    builds_on_it = scribe.seal(envelope_id, 0, 0)
+    behind = [scribe.start_envelope()[1] for _ in range(31)]
+    with pytest.raises(JournalError, match="is not there to be ended"):
+        await wrong
+    with pytest.raises(JournalUnavailable, match="before this one failed"):
+        await builds_on_it
+    await asyncio.gather(*before, *behind)
+    assert len(commits) <= 2 * (64).bit_length()
+
+
 async def test_no_group_is_taken_for_an_earlier_one(journal: Journal, scribe: Scribe, faults: Faults) -> None:
     """The number of one that failed must not speak for the next."""
     await scribe.start_envelope()[1]

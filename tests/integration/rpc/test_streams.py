@@ -17,7 +17,7 @@ from tests.unit.rpc.zmtp.test_codec import SHAKEN
 from xbus.errors import ProtocolError
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Pieces
-from xbus.rpc.dealers import ConnectionRefusal, PlainDealer
+from xbus.rpc.dealers import ConnectionRefusal, PlainDealer, SendFrames
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.zmtp import ROUTER, Incoming, MessageLimits, ZmtpStream
 from xbus.rpc.zmtp.codec import COMMAND, encode_frame
@@ -163,7 +163,7 @@ class Caller:
     def tries(self) -> None:
         self.tried += 1
 
-    def connected(self) -> None:
+    def connected(self, send: SendFrames) -> None:
         self.has_connected = True
 
     def refused(self, refusal: ConnectionRefusal) -> None:

@@ -175,7 +175,7 @@ class Committer:
             if not isinstance(each, Write):
                 return self._do_mixed(calls)
         if self.faults > calls[0].faults_known and any(self._is_overtaken(call) for call in calls):
-            return self._write_singly(calls)
+            return self._write_others(calls)
         if self._undecided is not None:
             self._note_outage(self.outage or _away(), 0)  # the database may be back for calls behind these
             return [_away()] * len(calls)
@@ -195,8 +195,8 @@ class Committer:
         except Exception as error:
             if len(calls) == 1:
                 return [self._failed(calls[0], error)]
-        # One call is at fault: each in a transaction of its own, so that the others don't fail with it.
-        return self._write_singly(calls)
+        # A call is at fault. The half without it stays together, and so on.
+        return [*self.do(calls[: len(calls) // 2]), *self.do(calls[len(calls) // 2 :])]
 
     def _do_mixed(self, calls: Sequence[WriteJob]) -> Sequence[object]:
         """Do calls among which are steps or errands."""
@@ -267,8 +267,11 @@ class Committer:
         self._is_new = False
         self._confirm()
 
-    def _write_singly(self, calls: Sequence[WriteJob]) -> Sequence[object]:
-        return [self._overtaken(call) if self._is_overtaken(call) else self.do([call])[0] for call in calls]
+    def _write_others(self, calls: Sequence[WriteJob]) -> Sequence[object]:
+        """Refuse the calls that may build on one that failed; the others are written together."""
+        answers = {call: self._overtaken(call) if self._is_overtaken(call) else None for call in calls}
+        others = [call for call, answer in answers.items() if answer is None]
+        return [*(answers | dict(zip(others, self.do(others), strict=True))).values()]
 
     def _is_overtaken(self, call: WriteJob) -> bool:
         last_fault = self._last_fault_of.get(cast(UUID, getattr(call.what, "envelope_id", None)), 0)
@@ -321,8 +324,6 @@ class Committer:
         """
         began = time.monotonic()
         committing = False
-        answers: Sequence[object] = []
-        done: statements.Tally = 0, 0, [], []
         try:
             connection = self._connection or self._connected()
             driver = self._driver or driver_of(connection)
