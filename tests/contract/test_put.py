@@ -105,6 +105,25 @@ async def test_an_id_that_is_taken_is_told_to_its_caller_alone(journal: Journal,
     assert (await journal.write(whole(scribe))).position == 4
 
 
+async def test_those_whose_ids_are_taken_leave_the_others_together(
+    engine: sa.Engine, journal: Journal, scribe: Scribe
+) -> None:
+    before = [whole(scribe, [b"before"]), whole(scribe, [b"too"])]
+    await asyncio.gather(*map(journal.write, before))
+    puts = [whole(scribe, [b"%d" % number]) for number in range(20)]
+    puts[3] = replace(puts[3], envelope_id=before[0].envelope_id)
+    puts[17] = replace(puts[17], events=before[1].events)
+    puts[18] = before[1]
+    stored = journal.stored_bytes
+    commits = commits_of(engine)
+    outcomes = await asyncio.gather(*map(journal.write, puts), return_exceptions=True)
+    assert len(commits) == 1
+    kinds = {3: EnvelopeIdTaken, 17: EventIdTaken, 18: EnvelopeIdTaken}
+    assert {place: type(each) for place, each in enumerate(outcomes) if type(each) is not SealReceipt} == kinds
+    assert [each.position for each in outcomes if type(each) is SealReceipt] == [*range(3, 20)]
+    assert journal.stored_bytes - stored == sum(put.size for place, put in enumerate(puts) if place not in kinds)
+
+
 async def test_what_a_commit_sealed_is_told_with_its_content(
     journal: Journal, scribe: Scribe, engine: sa.Engine
 ) -> None:

@@ -183,10 +183,11 @@ class Committer:
             try:
                 return self._transaction(calls, group)
             except (EnvelopeIdTaken, EventIdTaken):
-                if not any(type(each) is PutGroup for each in group):
+                if not any(type(each) is PutGroup or type(each) is PutEnvelope and len(group) > 1 for each in group):
                     raise
             # Whose ids are taken is asked once, and all others stay together.
-            return self._transaction(calls, group, leaves_taken=True)
+            told = zip(calls, self._transaction(calls, group, leaves_taken=True), strict=True)
+            return [self._failed(call, each) if isinstance(each, JournalError) else each for call, each in told]
         except JournalUnavailable as error:
             self._note_outage(error, sum(map(write_size, group)))
             return [error] * len(calls)
@@ -299,8 +300,7 @@ class Committer:
     def _note_faults(self, calls: Sequence[WriteJob]) -> None:
         self.faults += 1
         for call in calls:
-            envelope_id = getattr(call.what, "envelope_id", None)
-            if envelope_id is not None:
+            if (envelope_id := getattr(call.what, "envelope_id", None)) is not None:
                 self._last_fault_of[envelope_id] = self.faults
                 self._taken_in.pop(envelope_id, None)
 

@@ -20,7 +20,7 @@ from xbus.broker.journal.commit.statements import (
     replies,
     sessions,
 )
-from xbus.broker.journal.commit.statements.closing import leave_taken
+from xbus.broker.journal.commit.statements.closing import read_taken
 from xbus.broker.journal.commit.statements.stored import lasting_appends
 from xbus.broker.journal.log.contents import list_blocks
 from xbus.broker.journal.log.segments import gather
@@ -141,7 +141,7 @@ def _runs(ended: list[SealedGroup]) -> Iterator[SealedGroup]:
 
 _BYTES_OF: dict[type, Callable[[Any, object], int]] = {
     writes.Append: lambda write, _: write.size,
-    writes.PutEnvelope: lambda write, _: write.size,
+    writes.PutEnvelope: lambda write, answer: write.size if type(answer) is SealReceipt else 0,
     writes.AppendOutput: lambda write, _: write.page.data_bytes,
     writes.EndAttempt: lambda write, is_kept: write.data_bytes or 0 if is_kept else 0,
 }
@@ -183,17 +183,30 @@ def carry_out(connection: sa.Connection, group: Sequence[writes.Write[object]], 
 def carry_out_free(
     connection: sa.Connection, group: Sequence[writes.Write[object]], max_segment_bytes: int
 ) -> list[object]:
-    """Write a group of calls as ``carry_out`` does, without those envelopes of a ``PutGroup`` whose ids are taken."""
+    """Write a group of calls as ``carry_out`` does, without the whole envelopes whose ids are taken.
+
+    Returns:
+        As ``carry_out``; for a ``PutEnvelope`` that was left out its error.
+    """
     groups = [write for write in group if isinstance(write, writes.PutGroup)]
-    found = dict(zip(map(id, groups), leave_taken(connection, groups), strict=True))
-    free = [found[id(write)][0] if id(write) in found else write for write in group]
-    going = [write for write in free if not (isinstance(write, writes.PutGroup) and not len(write))]
-    done = iter(carry_out(connection, going, max_segment_bytes)) if going else iter(())
-    answers: list[object] = []
-    for write, kept in zip(group, free, strict=True):
-        if not isinstance(kept, writes.PutGroup):
-            answers.append(next(done))
+    puts = [write for write in group if isinstance(write, writes.PutEnvelope)]
+    taken = read_taken(connection, groups, puts)
+    answers: list[Any] = [None] * len(group)
+    going: dict[int, writes.Write[object]] = {}
+    for place, write in enumerate(group):
+        if isinstance(write, writes.PutGroup):
+            places = taken.places_in(write)
+            kept = write.at_places([each for each in range(len(write)) if each not in places])
+            answers[place] = SealedGroup(0, -1, kept, (), places)
+            if not len(kept):
+                continue
+            write = kept
+        elif isinstance(write, writes.PutEnvelope) and (error := taken.error_of(write)) is not None:
+            answers[place] = error
             continue
-        sealed = cast(SealedGroup, next(done)) if len(kept) else SealedGroup(0, -1, kept, ())
-        answers.append(sealed._replace(taken=found[id(write)][1]))
+        going[place] = write
+    done = carry_out(connection, [*going.values()], max_segment_bytes) if going else ()
+    for place, answer in zip(going, done, strict=True):
+        left_out = answers[place]
+        answers[place] = answer if left_out is None else cast(SealedGroup, answer)._replace(taken=left_out.taken)
     return answers

@@ -11,7 +11,7 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate
 from struct import Struct
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -29,6 +29,8 @@ from xbus.broker.journal.commit.statements.emission import (
     check_ids,
     copies,
     copy_segments,
+    envelope_id_taken,
+    event_id_taken,
 )
 from xbus.broker.journal.commit.statements.rows import (
     Driver,
@@ -444,32 +446,44 @@ def check_keys(driver: Driver, envelope_ids: Sequence[str]) -> None:
             raise EnvelopeIdTaken(f"there was an envelope {UUID(str(taken))}", "give each envelope a key of its own")
 
 
-def leave_taken(connection: sa.Connection, groups: Sequence[PutGroup]) -> list[tuple[PutGroup, frozenset[int]]]:
-    """Find the envelopes of groups whose ids, or those of their events, are taken.
+class TakenIds(NamedTuple):
+    """The ids of whole envelopes that are to be received, and those of their events, which are there already."""
 
-    Returns:
-        For each group the one without them, and their places in it.
-    """
-    taken = {
-        column: {
-            each.bytes
-            for some in portions(
-                [UUID(bytes=each) for group in groups for each in getattr(group, column)], ASKED_AT_ONCE
-            )
-            for (each,) in connection.execute(statement, {"ids": some})
-        }
-        for column, statement in (("envelope_ids", _TAKEN_ENVELOPES), ("event_ids", _TAKEN_EVENTS))
-    }
-    found = []
-    for group in groups:
-        places = frozenset(
+    envelopes: frozenset[UUID]
+    events: frozenset[UUID]
+
+    def places_in(self, group: PutGroup) -> frozenset[int]:
+        """Find the envelopes of a group that can't be received."""
+        ids = zip(group.envelope_ids, group.event_ids, strict=True)
+        return frozenset(
             place
-            for place, (envelope_id, event_id) in enumerate(zip(group.envelope_ids, group.event_ids, strict=True))
-            if envelope_id in taken["envelope_ids"] or event_id in taken["event_ids"]
+            for place, (envelope_id, event_id) in enumerate(ids)
+            if UUID(bytes=envelope_id) in self.envelopes or UUID(bytes=event_id) in self.events
         )
-        free = [place for place in range(len(group)) if place not in places]
-        found.append((group.at_places(free), places))
-    return found
+
+    def error_of(self, put: PutEnvelope) -> JournalError | None:
+        """Say why an envelope can't be received; None where it can."""
+        if put.envelope_id in self.envelopes:
+            return envelope_id_taken(put.envelope_id)
+        taken = [event.event_id for event in put.events if event.event_id in self.events]
+        return event_id_taken(taken) if taken else None
+
+
+def read_taken(connection: sa.Connection, groups: Sequence[PutGroup], puts: Sequence[PutEnvelope]) -> TakenIds:
+    """Find the ids that are taken, of all envelopes of groups and of others, by one question for each kind."""
+    envelope_ids = [UUID(bytes=each) for group in groups for each in group.envelope_ids]
+    event_ids = [UUID(bytes=each) for group in groups for each in group.event_ids]
+    envelope_ids += [put.envelope_id for put in puts]
+    event_ids += [event.event_id for put in puts for event in put.events]
+    envelopes, events = (
+        frozenset(
+            found
+            for some in portions(ids, ASKED_AT_ONCE)
+            for (found,) in connection.execute(statement, {"ids": some})
+        )
+        for ids, statement in ((envelope_ids, _TAKEN_ENVELOPES), (event_ids, _TAKEN_EVENTS))
+    )
+    return TakenIds(envelopes, events)
 
 
 _IDS: sa.BindParameter[UUID] = sa.bindparam("ids", expanding=True)

@@ -124,7 +124,17 @@ def check_ids(error: Exception, envelope_id: UUID, event_ids: Sequence[UUID]) ->
     """
     said = (str(error), error.diag.constraint_name if isinstance(error, psycopg2.Error) else None)
     if any(name in said for name in _ENVELOPE_KEY):
-        raise EnvelopeIdTaken(f"there is an envelope {envelope_id}", "give each envelope an id of its own") from error
+        raise envelope_id_taken(envelope_id) from error
     if event_ids and any(name in said for name in _EVENT_KEY):
-        ids = ", ".join(map(str, event_ids))
-        raise EventIdTaken(f"another envelope has an event {ids}", "give each event an id of its own") from error
+        raise event_id_taken(event_ids) from error
+
+
+def envelope_id_taken(envelope_id: UUID) -> EnvelopeIdTaken:
+    """Make the error of an envelope whose id is taken."""
+    return EnvelopeIdTaken(f"there is an envelope {envelope_id}", "give each envelope an id of its own")
+
+
+def event_id_taken(event_ids: Sequence[UUID]) -> EventIdTaken:
+    """Make the error of an envelope with events whose ids are taken."""
+    ids = ", ".join(map(str, event_ids))
+    return EventIdTaken(f"another envelope has an event {ids}", "give each event an id of its own")
