@@ -264,19 +264,26 @@ class Front:
         return forgotten
 
     def put_envelope(
-        self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent], options: EnvelopeHead = PLAIN_HEAD
+        self,
+        emitter_id: int,
+        envelope_id: UUID,
+        events: Sequence[NewEvent],
+        options: EnvelopeHead = PLAIN_HEAD,
+        *,
+        is_taken: bool = False,
     ) -> Answer[SealReceipt]:
         """Take a whole envelope in one call; answered with its receipt, and so is a repeat.
 
         Args:
             options: without a key.
+            is_taken: whether the journal has said that its id is taken, or that of an event.
 
         Raises:
             Refused: as the single calls would; then nothing of it is kept.
         """
 
         put = functools.partial(self._put, emitter_id, envelope_id, events, options)
-        if self._envelopes.has_heard_of(envelope_id):
+        if is_taken or self._envelopes.has_heard_of(envelope_id):
             return self._envelopes.with_envelope(envelope_id, put)
         try:
             return put(None)

@@ -304,7 +304,7 @@ class _MessageApart:
         self._answers[:] = answers
         self._missing = len(alone)
         for place in alone:
-            self._put_alone(place)
+            self._put_alone(place, is_taken=True)
 
     def sort(self) -> None:
         """Put those together that are plain, and each of the others alone; in order, none behind one that is wrong."""
@@ -374,14 +374,16 @@ class _MessageApart:
         for place, receipt in zip(kept, receipts, strict=True):
             self._know(place, receipt)
         for place in taken:
-            self._put_alone(place)
+            self._put_alone(place, is_taken=True)
 
-    def _put_alone(self, place: int) -> None:
+    def _put_alone(self, place: int, *, is_taken: bool = False) -> None:
         envelope_id: UUID | None = None
         try:
             envelope_id, event, head = _alone(self._emitter_id, self._entries[place])
             if head.key is None:
-                put: Answer[SealReceipt] = self._front.put_envelope(self._emitter_id, envelope_id, [event], head)
+                put: Answer[SealReceipt] = self._front.put_envelope(
+                    self._emitter_id, envelope_id, [event], head, is_taken=is_taken
+                )
             else:
                 put = self._front.put_keyed(self._emitter_id, token_hash(cast(str, self._call.args[0])), [event], head)
         except XbusError as error:

@@ -138,6 +138,16 @@ async def test_each_gets_its_receipt(put: Any, journal: Journal) -> None:
     assert await journal.read(read_head) == 5
 
 
+async def test_a_repeated_message_takes_one_transaction_more(put: Any, journal: Journal) -> None:
+    random = Random(7)
+    entries = [entry(random, b"%d" % number) for number in range(20)]
+    receipts = await put(entries)
+    before = sum(journal.commits.seconds.counts)
+    assert [tuple(each) for each in await put([*entries, entry(random, b"new")])][:20] == receipts
+    assert sum(journal.commits.seconds.counts) == before + 1
+    assert await journal.read(read_head) == 21
+
+
 def answering(*served: object) -> tuple[Answering, list[list[bytes]]]:
     """Verbs that are called over the wire, and the answers that were sent."""
     sent: list[list[bytes]] = []
