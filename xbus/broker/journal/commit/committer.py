@@ -183,7 +183,7 @@ class Committer:
             try:
                 return self._transaction(calls, group)
             except (EnvelopeIdTaken, EventIdTaken):
-                if not any(type(each) is PutGroup or type(each) is PutEnvelope and len(group) > 1 for each in group):
+                if PutGroup not in (kinds := {*map(type, group)}) and (PutEnvelope not in kinds or len(group) == 1):
                     raise
             # Whose ids are taken is asked once, and all others stay together.
             told = zip(calls, self._transaction(calls, group, leaves_taken=True), strict=True)

@@ -477,9 +477,7 @@ def read_taken(connection: sa.Connection, groups: Sequence[PutGroup], puts: Sequ
     event_ids += [event.event_id for put in puts for event in put.events]
     envelopes, events = (
         frozenset(
-            found
-            for some in portions(ids, ASKED_AT_ONCE)
-            for (found,) in connection.execute(statement, {"ids": some})
+            found for some in portions(ids, ASKED_AT_ONCE) for (found,) in connection.execute(statement, {"ids": some})
         )
         for ids, statement in ((envelope_ids, _TAKEN_ENVELOPES), (event_ids, _TAKEN_EVENTS))
     )
