@@ -187,6 +187,8 @@ def test_socket_addresses(file: Path, written: str, meant: str) -> None:
         ("front", "session_seconds", "nan", "above 0"),
         ("front", "session_hours", "0", "is neither a number of hours above 0, up to 876000, nor the word never"),
         ("front", "session_hours", "a day", "is neither a number of hours nor the word never"),
+        ("monitor", "idle_minutes", "0", "is neither a number of minutes above 0, up to 52560000, nor the word never"),
+        ("monitor", "idle_minutes", "an hour", "is neither a number of minutes nor the word never"),
         ("health", "open_minutes", "-1", "is neither a number of minutes between 0 and 52560000 nor the word never"),
         ("health", "open_minutes", "nan", "is neither a number of minutes between 0 and 52560000 nor the word never"),
         ("health", "open_minutes", "inf", "is neither a number of minutes between 0 and 52560000 nor the word never"),
@@ -228,8 +230,18 @@ NUMBERS = [
 MAY_BE_ZERO = {
     *{("supervision", "heartbeat"), ("journal", "max_bytes"), ("journal", "keep_settled_days")},
     *{("journal", "owed_days"), ("health", "absent_minutes"), ("health", "parked_minutes")},
-    *{("health", "open_minutes"), ("back", "jitter")},
+    *{("health", "open_minutes"), ("back", "jitter"), ("front", "autodrop_envelopes")},
 }
+
+
+@pytest.mark.parametrize(("section", "key"), [(section, key) for section, key, _ in NUMBERS])
+def test_zero_is_taken_where_it_makes_sense(file: Path, section: str, key: str) -> None:
+    text = f"[{section}]\n{key} = 0\n"
+    if (section, key) in MAY_BE_ZERO:
+        configured(file, text)
+    else:
+        with pytest.raises(ConfigurationError, match=key):
+            configured(file, text)
 
 
 @given(place=st.sampled_from(NUMBERS), text=st.text(st.characters(blacklist_categories=["C", "Z"])))

@@ -154,7 +154,7 @@ class MonitorSettings:
     certificate: Path | None = option(None, values.file)
     certificate_key: Path | None = option(None, values.file)
     session_hours: float = option(12.0, values.hours_or_never)
-    idle_minutes: float = option(60.0, values.minutes)
+    idle_minutes: float = option(60.0, values.minutes_or_never)
     clearing_login: str = option("", str)
     clearing_password_file: Path | None = option(None, values.file)
 

@@ -112,14 +112,23 @@ def minutes(value: str) -> float:
 
 def hours_or_never(value: str) -> float:
     """Read a number of hours above 0, or ``never``, which is infinite."""
+    return _above_0_or_never(value, "hours", LARGEST_HOURS)
+
+
+def minutes_or_never(value: str) -> float:
+    """Read a number of minutes above 0, or ``never``, which is infinite."""
+    return _above_0_or_never(value, "minutes", LARGEST_MINUTES)
+
+
+def _above_0_or_never(value: str, unit: str, largest: int) -> float:
     if value == "never":
         return math.inf
     try:
         number = float(value)
     except ValueError:
-        raise ValueError("is neither a number of hours nor the word never") from None
-    if not 0 < number <= LARGEST_HOURS:  # false for "nan" as well
-        raise ValueError(f"is neither a number of hours above 0, up to {LARGEST_HOURS}, nor the word never")
+        raise ValueError(f"is neither a number of {unit} nor the word never") from None
+    if not 0 < number <= largest:  # false for "nan" as well
+        raise ValueError(f"is neither a number of {unit} above 0, up to {largest}, nor the word never")
     return number
 
 
