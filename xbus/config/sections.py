@@ -134,9 +134,9 @@ class HealthLimits:
     """The limits of health: ``interval`` in seconds, the others in minutes, infinite for never."""
 
     interval: float = option(30.0, values.seconds)
-    absent_minutes: float = option(15.0, values.minutes)
-    parked_minutes: float = option(0.0, values.minutes)
-    open_minutes: float = option(60.0, values.minutes)
+    absent_minutes: float = option(15.0, values.minutes_from_0_or_never)
+    parked_minutes: float = option(0.0, values.minutes_from_0_or_never)
+    open_minutes: float = option(60.0, values.minutes_from_0_or_never)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,38 +97,31 @@ def seconds_or_never(value: str) -> float:
     return 0.0 if re.fullmatch(r"0+\.?0*|\.0+", value) else seconds(value)
 
 
-def minutes(value: str) -> float:
-    """Read a number of minutes, or ``never``, which is infinite."""
-    if value == "never":
-        return math.inf
-    try:
-        number = float(value)
-    except ValueError:
-        raise ValueError("is neither a number of minutes nor the word never") from None
-    if not 0 <= number <= LARGEST_MINUTES:  # false for "nan" as well
-        raise ValueError(f"is neither a number of minutes between 0 and {LARGEST_MINUTES} nor the word never")
-    return number
-
-
-def hours_or_never(value: str) -> float:
-    """Read a number of hours above 0, or ``never``, which is infinite."""
-    return _above_0_or_never(value, "hours", LARGEST_HOURS)
+def minutes_from_0_or_never(value: str) -> float:
+    """Read a number of minutes, 0 for at once, or ``never``, which is infinite."""
+    return _or_never(value, "minutes", LARGEST_MINUTES, may_be_0=True)
 
 
 def minutes_or_never(value: str) -> float:
     """Read a number of minutes above 0, or ``never``, which is infinite."""
-    return _above_0_or_never(value, "minutes", LARGEST_MINUTES)
+    return _or_never(value, "minutes", LARGEST_MINUTES)
 
 
-def _above_0_or_never(value: str, unit: str, largest: int) -> float:
+def hours_or_never(value: str) -> float:
+    """Read a number of hours above 0, or ``never``, which is infinite."""
+    return _or_never(value, "hours", LARGEST_HOURS)
+
+
+def _or_never(value: str, unit: str, largest: int, *, may_be_0: bool = False) -> float:
     if value == "never":
         return math.inf
     try:
         number = float(value)
     except ValueError:
         raise ValueError(f"is neither a number of {unit} nor the word never") from None
-    if not 0 < number <= largest:  # false for "nan" as well
-        raise ValueError(f"is neither a number of {unit} above 0, up to {largest}, nor the word never")
+    if not (0 < number <= largest or (may_be_0 and number == 0)):  # refuses "nan" as well
+        bounds = f"between 0 and {largest}" if may_be_0 else f"above 0, up to {largest},"
+        raise ValueError(f"is neither a number of {unit} {bounds} nor the word never")
     return number
 
 
