@@ -1,6 +1,8 @@
 """Batches that a subscriber does not take: tried again as the policy says, parked, resumed or dropped by a person."""
 
 import uuid
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any, cast
@@ -14,7 +16,8 @@ from tests.support.journal import Scribe
 from xbus import model
 from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.readers import FailingBatches, ReaderDesk, ReadingProgram, Settlement
-from xbus.broker.back.readers.calls import BatchCall
+from xbus.broker.back.readers.calls import BatchCall, FailedCall
+from xbus.broker.back.readers.subscriptions import Subscriptions
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration import BusSpec, SubscriptionSpec, apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
@@ -29,10 +32,12 @@ from xbus.broker.journal.readers.parked import (
     list_parked_batches,
     resume_batch,
 )
+from xbus.broker.journal.readers.subscriptions import list_subscriptions
 from xbus.broker.journal.retention.needed import Candidate, settled_among
 from xbus.config import BackSettings
 from xbus.errors import Refused
 from xbus.rpc.bell import Bell
+from xbus.supervision.health import Health
 
 REFUSED = BatchFailure("callback_refused", "the subscriber answered 500")
 AWAY = BatchFailure("callback_unreachable", "no connection")
@@ -83,6 +88,14 @@ def configure(connection: sa.Connection, retry: RetrySettings) -> None:
     assert not plan.problems, plan.problems
     apply(connection, plan, StandingClock().now())
     assert read_stored(connection).in_use.subscriptions["shop"] == shop
+
+
+def change(connection: sa.Connection, changed: Mapping[str, Any]) -> None:
+    in_use = read_stored(connection).in_use
+    shop = replace(in_use.subscriptions["shop"], **changed)
+    plan = make_plan(read_stored(connection), BusSpec(event_types=in_use.event_types, subscriptions={"shop": shop}))
+    assert not plan.problems, plan.problems
+    apply(connection, plan, StandingClock().now())
 
 
 async def gateway(journal: Journal, scribe: Scribe, retry: RetrySettings = RetrySettings(), events: int = 6) -> Gateway:  # noqa: B008
@@ -214,6 +227,48 @@ async def test_a_late_failure_changes_nothing(journal: Journal, scribe: Scribe) 
     assert await shop.desk.fail(shop.program, settled, REFUSED) is None
     with pytest.raises(Refused, match="read by another program"):
         await shop.fail({**batch, "counter": batch["counter"] + 5})
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"url": "https://shop.example/other"},
+    {"verify": False},
+    {"format": "cloudevents"},
+    {"secret": "whsec_" + "QUJD" * 8},
+]
+
+
+@pytest.mark.parametrize("changed", CHANGES, ids=[next(iter(each)) for each in CHANGES])
+@pytest.mark.parametrize("attempts", [2, 1], ids=["it would be tried again", "it would be parked"])
+async def test_a_call_with_settings_no_longer_in_force_delays_nothing(
+    journal: Journal, scribe: Scribe, changed: dict[str, Any], attempts: int
+) -> None:
+    """An operator mends the settings while a gateway calls. Its call fails behind that, and says nothing of these."""
+    shop = await gateway(journal, scribe, RetrySettings(attempts=attempts))
+    subscriptions = Subscriptions(journal, Health("broker", shop.clock), shop.clock, {})
+    (before,) = await subscriptions.of_gateways()
+    first = await shop.read()
+    await journal.run(change, changed)
+    late = replace(REFUSED, settings=before["settings"])
+    with pytest.raises(Refused) as refusal:
+        await shop.fail(first, late)
+    assert refusal.value.code == "settings_changed"
+    for failed in (FailedCall(shop.program.id, late, None, is_end=True), None):
+        with pytest.raises(Refused) as refusal:
+            await subscriptions.note(shop.program.reader, failed, before["settings"], None)
+        assert refusal.value.code == "settings_changed"
+    (state,) = await journal.read(list_subscriptions)
+    assert (state.failures, state.retry_at, state.ended_at) == (0, None, None)
+    again = await shop.read()
+    assert (await shop.parked(), again["id"]) == ([], first["id"]), "it is handed out at once"
+
+    (after,) = await subscriptions.of_gateways()
+    known = replace(REFUSED, settings=after["settings"])
+    decided = await shop.fail(again, known)
+    await subscriptions.note(
+        shop.program.reader, FailedCall(shop.program.id, known, None, is_end=False), after["settings"], decided.retry_at
+    )
+    (state,) = await journal.read(list_subscriptions)
+    assert (state.failures, state.retry_at) == (1, decided.retry_at)
 
 
 async def test_retention_keeps_what_is_parked_and_nothing_behind_it(journal: Journal, scribe: Scribe) -> None:

@@ -430,6 +430,7 @@ class SubscriptionMap(TypedDict):
     secret: str
     verify: bool
     ranges: int
+    settings: str
 
 
 class SubscriptionHealthMap(TypedDict):

@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 
 from tests.unit.callbacks.test_bodies_and_addresses import claimed
+from xbus.errors import Refused
 from xbus.http.callbacks.client import CallbackClient, CallOutcome
-from xbus.http.callbacks.service import GATHER_SECONDS, CallbackService, GatewayBack
+from xbus.http.callbacks.service import BACK_SECONDS, GATHER_SECONDS, CallbackService, GatewayBack
 from xbus.http.figures import RoutemasterCounters
 from xbus.rpc.codec import Value
 from xbus.testing.loop import VirtualClock
@@ -28,6 +29,7 @@ class BackDouble:
         self.read_at: list[float] = []
         self.left: list[str] = []
         self.notes_late = False
+        self.notes_nothing = False
         self.changes = 1
         self.changed = asyncio.Event()
 
@@ -35,7 +37,7 @@ class BackDouble:
         while known == self.changes:
             await self.changed.wait()
             self.changed.clear()
-        facts = {"format": "json", "secret": "", "verify": True, "ranges": 1}
+        facts = {"format": "json", "secret": "", "verify": True, "ranges": 1, "settings": "first"}
         told = [{"name": name, "reader": name, "url": f"https://{name}.example"} | facts for name in self.names]
         return {"subscriptions": told, "changes": self.changes}
 
@@ -50,7 +52,7 @@ class BackDouble:
         if done is not None:
             self.settled.append(reader)
         # What was not taken is handed out again when it is time.
-        is_called = any(name == reader and outcome for name, outcome in self.noted)
+        is_called = not self.notes_nothing and any(name == reader and "code" in each for name, each in self.noted)
         if reader in self.settled or is_called or not self.owned[reader]:
             await asyncio.Event().wait()
         return {"lease": LEASE, "ranges": 1, "batch": claimed({"number": 7})}
@@ -69,6 +71,8 @@ class BackDouble:
         self.noted.append((reader, outcome))
         if self.notes_late:
             await asyncio.Event().wait()
+        if self.notes_nothing:
+            raise Refused("the subscription has other settings", code="settings_changed")
         return {"retry_seconds": 60.0, "parked": False}
 
 
@@ -191,7 +195,29 @@ async def test_a_call_is_broken_off_once_its_range_is_lost(tasks: list["asyncio.
     assert (client.calls, back.noted, back.settled) == (["shop"], [], [])
 
 
-async def test_the_end_of_a_subscription_names_the_url_that_was_called(
+async def test_a_failure_that_is_not_noted_is_no_reason_to_call_without_a_pause(
+    tasks: list["asyncio.Task[None]"],
+) -> None:
+    """The back hands the batch out at once: it knows of no failure."""
+    back = BackDouble("shop")
+    back.notes_nothing = True
+    tasks.append(serve(back, ClientDouble({"shop": CallOutcome("callback_refused", "the subscriber answered 500")})))
+    await until(lambda: len(back.read_at) == 3)
+    first, second, third = back.read_at
+    assert second - first >= BACK_SECONDS
+    assert third - second >= BACK_SECONDS
+
+
+async def test_a_call_is_noted_with_the_settings_that_it_was_made_with(tasks: list["asyncio.Task[None]"]) -> None:
+    back = BackDouble("shop", "other")
+    client = ClientDouble({"shop": CallOutcome("callback_refused", "it answered 500"), "other": CallOutcome()})
+    tasks.append(serve(back, client))
+    await until(lambda: len(back.noted) == 2)
+    assert {outcome["settings"] for _, outcome in back.noted} == {"first"}
+    assert dict(back.noted)["other"] == {"settings": "first"}
+
+
+async def test_the_end_of_a_subscription_is_told(
     tasks: list["asyncio.Task[None]"], caplog: pytest.LogCaptureFixture
 ) -> None:
     back = BackDouble("shop")
@@ -199,6 +225,6 @@ async def test_the_end_of_a_subscription_names_the_url_that_was_called(
     tasks.append(serve(back, client))
     await until(lambda: back.noted)
     (noted,) = [outcome for _, outcome in back.noted]
-    assert (noted["ended"], noted["url"]) == (True, "https://shop.example")
+    assert noted["ended"] is True
     await until(lambda: "the subscriber of shop" in caplog.text)
     assert "failed, the subscription ends: it wants no more" in caplog.text

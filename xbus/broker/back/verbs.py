@@ -18,6 +18,7 @@ from xbus.broker.back.readers import (
     read_batch_call,
     read_failed_call,
     read_program,
+    read_settings,
     read_settlement,
 )
 from xbus.broker.back.reading import LogReading, ReaderTypes, read_question
@@ -437,12 +438,12 @@ class SubscriptionVerbs:
     async def note_callback(self, token: str, reader: str, outcome: dict[str, Value]) -> FailedCallAnswer:
         role_id = self._sessions.owner(token)
         self._desks.gateway(role_id)
-        failed = read_failed_call(outcome) if outcome else None
+        settings, failed = read_settings(outcome), read_failed_call(outcome)
         decided = None
-        if failed is not None and failed.batch is not None and not failed.ended_url:
+        if failed is not None and failed.batch is not None and not failed.is_end:
             program = self._desks.program(role_id, failed.program, reader)
             decided = await self._desks.fail(program, failed.batch, failed.failure)
-        await self._subscriptions.note(reader, failed, None if decided is None else decided.retry_at)
+        await self._subscriptions.note(reader, failed, settings, None if decided is None else decided.retry_at)
         return {
             "retry_seconds": None if decided is None else self._subscriptions.seconds_until(decided.retry_at),
             "parked": decided is not None and decided.retry_at is None,

@@ -240,7 +240,7 @@ class GatewayBack:
         await self._call("xbus.leave_ranges", program, reader)
 
     async def note(self, reader: str, outcome: dict[str, Value]) -> FailedCallAnswer:
-        """Tell how a call of the subscriber went; an empty outcome is a success. The back decides what follows."""
+        """Tell how a call of the subscriber went, without a code for a success. The back decides what follows."""
         return _NOTED.read(await self._call("xbus.note_callback", reader, outcome))
 
     async def _call(self, verb: str, *arguments: object, wait: float = 0.0) -> Value:
@@ -309,7 +309,7 @@ class SubscriptionLook:
 
 
 BACK_SECONDS = 1.0
-"""Seconds until the back is asked again that does not answer."""
+"""Seconds until the back is asked again that does not answer, or did not note a failure."""
 
 RENEWALS_PER_LEASE = 3
 
@@ -500,13 +500,13 @@ class SubscriptionCalls:
 
     async def _note_success(self) -> None:
         if not self._is_well:
-            self._is_well = await self._note({}) is not None
+            self._is_well = await self._note({"settings": self._subscription["settings"]}) is not None
 
     async def _note_failure(self, outcome: CallOutcome, batch: ReaderBatch) -> None:
         self._is_well = False
         said = plain_text(outcome.error, MOST_CHARACTERS)
         noted: dict[str, Value] = {"code": outcome.code, "error": said, "program": self._program}
-        noted |= {"batch": batch.settled(), "ended": outcome.is_end, "url": self._subscription["url"]}
+        noted |= {"batch": batch.settled(), "ended": outcome.is_end, "settings": self._subscription["settings"]}
         answer = await self._note(noted)
         follows = "it is parked" if answer is not None and answer["parked"] else "it is called again"
         if outcome.is_end:
@@ -514,6 +514,9 @@ class SubscriptionCalls:
         name = self._subscription["name"]
         extra = {"action": "callback_failed", "subscription": name, "code": outcome.code}
         log.warning("a call of the subscriber of %s failed, %s: %s", name, follows, outcome.error, extra=extra)
+        if answer is None:
+            # The back knows of no failure, so it hands the batch out again at once.
+            await asyncio.sleep(BACK_SECONDS)
 
     async def _note(self, outcome: dict[str, Value]) -> FailedCallAnswer | None:
         """Tell the back; a back that is away hears of the next call."""

@@ -14,6 +14,7 @@ from xbus.broker.back.readers.calls import (
     read_batch_call,
     read_failed_call,
     read_program,
+    read_settings,
     read_settlement,
 )
 from xbus.broker.back.readers.desk import ReaderDesk
@@ -39,5 +40,6 @@ __all__ = [
     "read_batch_call",
     "read_failed_call",
     "read_program",
+    "read_settings",
     "read_settlement",
 ]

@@ -71,13 +71,13 @@ class FailedCall:
     Args:
         program: that made the call.
         batch: that the subscriber did not take; None for a gateway that does not say.
-        ended_url: the URL of the subscriber if it wants no more, else empty.
+        is_end: whether the subscriber wants no more.
     """
 
     program: UUID
     failure: BatchFailure
     batch: Settlement | None
-    ended_url: str
+    is_end: bool
 
 
 def read_program(value: Value) -> UUID:
@@ -128,19 +128,33 @@ def read_batch_call(options: Mapping[str, Value]) -> BatchCall:
     )
 
 
-def read_failed_call(outcome: Mapping[str, Value]) -> FailedCall:
-    """Read the outcome of ``xbus.note_callback``.
+def read_settings(outcome: Mapping[str, Value]) -> str | None:
+    """Read with which settings a call was made, of the outcome of ``xbus.note_callback``; None where it does not say.
+
+    Raises:
+        Refused: the value is no text (``option_invalid``).
+    """
+    settings = outcome.get("settings")
+    if settings is not None and not isinstance(settings, str):
+        raise _invalid(f"settings is {settings!r:.60}", "give the settings of xbus.list_subscriptions")
+    return settings
+
+
+def read_failed_call(outcome: Mapping[str, Value]) -> FailedCall | None:
+    """Read the outcome of ``xbus.note_callback``; None for a call that went well, which has no code.
 
     Raises:
         Refused: a field has a wrong value (``option_invalid``).
         BadPlace: the end of the batch is none (``place_invalid``).
     """
-    code, error, url = (str(outcome.get(name) or "").replace("\0", "") for name in ("code", "error", "url"))
-    failure = BatchFailure(code[:MOST_CODE_LETTERS] or "callback_failed", error[:MOST_ERROR_LETTERS])
+    code, error = (str(outcome.get(name) or "").replace("\0", "") for name in ("code", "error"))
+    if not code:
+        return None
+    failure = BatchFailure(code[:MOST_CODE_LETTERS], error[:MOST_ERROR_LETTERS], read_settings(outcome))
     batch = outcome.get("batch")
     program = uuid4() if batch is None else read_program(outcome.get("program"))
     settlement = None if batch is None else read_settlement(batch)
-    return FailedCall(program, failure, settlement, url if outcome.get("ended") is True else "")
+    return FailedCall(program, failure, settlement, outcome.get("ended") is True)
 
 
 def _count(options: Mapping[str, Value], name: str) -> int | None:

@@ -229,7 +229,8 @@ class ReaderDesk:
             failed: names the batch by its end.
 
         Raises:
-            Refused: the program has lost the range (``lease_lost``).
+            Refused: the program has lost the range (``lease_lost``), or called with settings that are no longer in
+                force (``settings_changed``).
             JournalUnavailable: the database can't be written now.
         """
         self._hear(program, failed)
@@ -241,7 +242,9 @@ class ReaderDesk:
         known = lease_of(lease, program.id)
         try:
             if decided.retry_at is not None:
-                after: ReaderRange | None = await self._journal.run(postpone, known, decided.attempts, decided.retry_at)
+                after: ReaderRange | None = await self._journal.run(
+                    postpone, known, decided.attempts, failure, decided.retry_at
+                )
             else:
                 note = self._note(program.login, ReaderAct.PARK, failure.code)
                 after = await self._journal.run(park, known, decided.attempts, failure, note)

@@ -89,26 +89,31 @@ class Subscriptions:
                 "secret": each.secret,
                 "verify": each.verify,
                 "ranges": each.ranges,
+                "settings": each.settings,
             }
             for each in found
             if each.ended_at is None
         ]
 
-    async def note(self, reader: str, failed: FailedCall | None, retry_at: datetime | None) -> None:
+    async def note(
+        self, reader: str, failed: FailedCall | None, settings: str | None, retry_at: datetime | None
+    ) -> None:
         """Note how a call went.
 
         Args:
             reader: the key of the subscription's reader.
             failed: None where all went well.
+            settings: the id of the settings that the call was made with; None for a gateway that does not say.
             retry_at: the moment of the next call with the same batch; None for none.
 
         Raises:
+            Refused: other settings are in force by now (``settings_changed``).
             JournalUnavailable: the database can't be written now.
         """
         failure = None
         if failed is not None:
-            failure = CallFailure(failed.failure.code, failed.failure.cause, retry_at, failed.ended_url)
-        await self._journal.run(note_call, reader, failure, self._clock.now())
+            failure = CallFailure(failed.failure.code, failed.failure.cause, retry_at, failed.is_end)
+        await self._journal.run(note_call, reader, failure, settings, self._clock.now())
 
     def seconds_until(self, moment: datetime | None) -> float | None:
         """Say how many seconds are left until a moment; None for no moment."""

@@ -22,6 +22,7 @@ from xbus.broker.journal.readers.ranges import (
     written_hash,
 )
 from xbus.broker.journal.readers.steps import ActNote, LeaseOf, complete, note_moves, owned_range, write_range
+from xbus.broker.journal.readers.subscriptions import check_settings
 from xbus.errors import Refused
 from xbus.states import RANGE_MOVES, RangeState, check_move
 
@@ -35,10 +36,12 @@ class BatchFailure:
     Args:
         code: for programs.
         cause: for people.
+        settings: the id of the settings that the subscriber was called with; None where they are not known.
     """
 
     code: str
     cause: str
+    settings: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +74,18 @@ class ParkedBatch:
         return self.reader if self.subscription is None else self.subscription
 
 
-def postpone(connection: sa.Connection, lease: LeaseOf, attempts: int, retry_at: datetime) -> ReaderRange:
+def postpone(
+    connection: sa.Connection, lease: LeaseOf, attempts: int, failure: BatchFailure, retry_at: datetime
+) -> ReaderRange:
     """Have the batch that is out called again later.
 
     Raises:
-        Refused: the program has lost the range (``lease_lost``).
+        Refused: the program has lost the range (``lease_lost``), or called with settings that are no longer in force
+            (``settings_changed``).
     """
-    later = replace(owned_range(connection, lease), attempts=attempts, retry_at=retry_at)
+    before = owned_range(connection, lease)
+    check_settings(connection, before.service_id, failure.settings)
+    later = replace(before, attempts=attempts, retry_at=retry_at)
     values = {"attempts": attempts, "retry_at": retry_at}
     connection.execute(sa.update(model.reader_range).where(_RANGE.id == lease.range_id).values(values))
     return later
@@ -92,9 +100,10 @@ def park(
         The range behind the batch; None for a batch that was resumed, which is parked as it was.
 
     Raises:
-        Refused: the program has lost the range (``lease_lost``).
+        Refused: as of :func:`postpone`.
     """
     before = owned_range(connection, lease)
+    check_settings(connection, before.service_id, failure.settings)
     parked = {"attempts": attempts, "parked_at": note.at, "code": failure.code, "cause": failure.cause}
     if before.batch_of is not None:
         again = replace(before, owner=None, counter=before.counter + 1, attempts=attempts, retry_at=None)

@@ -3,6 +3,8 @@
 A reader of a subscription is read by gateways. A call that fails counts here; one that goes well ends the count.
 """
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,13 +28,13 @@ class CallFailure:
         code: for programs.
         error: for people.
         retry_at: until when nobody calls.
-        ended_url: the URL of the subscriber if it wants no more, else empty.
+        is_end: whether the subscriber wants no more.
     """
 
     code: str
     error: str
     retry_at: datetime | None = None
-    ended_url: str = ""
+    is_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,11 @@ class SubscriptionEntry:
     error: str | None
     ended_at: datetime | None
     secret: str = field(repr=False)
+
+    @property
+    def settings(self) -> str:
+        """The id of the settings that a call is made with."""
+        return _id_of_settings(self.url, self.format, self.verify, self.secret)
 
 
 def list_subscriptions(connection: sa.Connection) -> list[SubscriptionEntry]:
@@ -95,20 +102,55 @@ def find_subscription(connection: sa.Connection, name: str) -> SubscriptionEntry
     return found
 
 
-def note_call(connection: sa.Connection, reader: str, failure: CallFailure | None, at: datetime) -> None:
+def _id_of_settings(url: str, body_format: str, verify: bool, secret: str) -> str:
+    content = json.dumps([url, body_format, verify, secret], separators=(",", ":"))
+    return hashlib.sha256(content.encode("ascii")).hexdigest()[:16]
+
+
+def check_settings(connection: sa.Connection, service_id: int, settings: str | None) -> None:
+    """Let a call pass that was made with the settings in force: no other call says anything of the subscriber.
+
+    The caller holds a row that :func:`call_at_once` writes, so the settings stay until its transaction ends.
+
+    Args:
+        service_id: the subscription's reader.
+        settings: the id of the settings that the call was made with; None for a gateway that does not say.
+
+    Raises:
+        Refused: others are in force by now (``settings_changed``).
+    """
+    if settings is None:
+        return
+    columns = (_ROW.url, _ROW.format, _ROW.verify, _ROW.secret)
+    row = connection.execute(sa.select(*columns).where(_ROW.service_id == service_id)).one_or_none()
+    if row is None or _id_of_settings(*row) != settings:
+        cause = "the subscription has other settings than those that the call was made with"
+        raise Refused(cause, "ask for the subscriptions, and call with the settings in force", code="settings_changed")
+
+
+def note_call(
+    connection: sa.Connection, reader: str, failure: CallFailure | None, settings: str | None, at: datetime
+) -> None:
     """Note how a call went; a success counts where calls failed before.
 
     Args:
         reader: the key of the subscription's reader.
         failure: None where all went well.
+        settings: as of :func:`check_settings`.
+
+    Raises:
+        Refused: as of :func:`check_settings`.
     """
-    own = sa.select(model.service.c.id).where(model.service.c.key == reader).scalar_subquery()
+    locked = sa.select(_STATE.service_id).join(model.service, model.service.c.id == _STATE.service_id)
+    locked = locked.where(model.service.c.key == reader).with_for_update(of=model.subscription_state)
+    own = connection.execute(locked).scalar_one_or_none()
+    if own is None:
+        return
+    check_settings(connection, own, settings)
     of_own = sa.update(model.subscription_state).where(_STATE.service_id == own)
     if failure is None:
         connection.execute(of_own.where(_STATE.failures > 0, _STATE.ended_at.is_(None)).values(_WELL))
         return
-    # A subscription that has another URL by now is another subscriber's.
-    is_there = sa.exists().where(_ROW.service_id == own, _ROW.url == failure.ended_url)
     connection.execute(
         of_own.values(
             failures=_STATE.failures + 1,
@@ -117,7 +159,7 @@ def note_call(connection: sa.Connection, reader: str, failure: CallFailure | Non
             retry_at=failure.retry_at,
             code=failure.code,
             error=failure.error,
-            ended_at=sa.case((is_there, at), else_=_STATE.ended_at),
+            ended_at=at if failure.is_end else _STATE.ended_at,
         )
     )
 
