@@ -102,6 +102,26 @@ async def test_a_call_ends_whatever_the_subscriber_does(answer: Answer, code: st
     assert outcome.is_end == (code == "callback_gone")
 
 
+async def test_a_call_that_is_cancelled_amid_the_handshake_leaves_no_connection() -> None:
+    """A subscriber that serves one connection after the other would wait for its end, and answer nobody."""
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def silent_handshake(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        began.set()
+        while await reader.read(4096):
+            pass
+        ended.set()
+
+    async with asyncio.timeout(30), subscriber(silent_handshake) as url, CallbackClient(LOOPBACK) as client:
+        calling = asyncio.create_task(client.post(url.replace("http:", "https:"), {}, b"[]", verify=False))
+        await began.wait()
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        await ended.wait()
+
+
 async def test_a_private_address_is_not_called_unless_it_is_named() -> None:
     came = []
 

@@ -23,6 +23,31 @@ MOST_LOOKUPS_OF_A_HOST = 2
 """Lookups of one name that are under way at once: one that never ends must not take all threads."""
 
 
+class CalledStream(httpcore2.AsyncNetworkStream):
+    """A connection that ends with a call that is cancelled amid the handshake of TLS; httpcore2 would keep it open.
+
+    Args:
+        inner: the connection.
+    """
+
+    def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
+        self._inner = inner
+        self.read = inner.read  # type: ignore[method-assign]
+        self.write = inner.write  # type: ignore[method-assign]
+        self.aclose = inner.aclose  # type: ignore[method-assign]
+        self.get_extra_info = inner.get_extra_info  # type: ignore[method-assign]
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.AsyncNetworkStream:
+        """Shake hands; the arguments and errors are those of httpcore2."""
+        try:
+            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        except asyncio.CancelledError:
+            await self._inner.aclose()
+            raise
+
+
 class CheckedNetwork(httpcore2.AsyncNetworkBackend):
     """Connects to allowed addresses only.
 
@@ -64,7 +89,7 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
         failure: Exception = httpcore2.ConnectError(host)
         for address in self._allowed.chosen(host, await self._look_up(host, port)):
             try:
-                return await self._inner.connect_tcp(address, port, socket_options=socket_options)
+                return CalledStream(await self._inner.connect_tcp(address, port, socket_options=socket_options))
             except httpcore2.ConnectError as error:
                 failure = error
         raise failure
