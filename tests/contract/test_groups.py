@@ -4,6 +4,7 @@ import asyncio
 import gc
 import uuid
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -16,10 +17,11 @@ from tests.support.faults import Faults, commits_of
 from tests.support.journal import NOW, Scribe, looking
 from tests.support.postgres import noting_cursor
 from tests.support.waiting import DEADLINE_SECONDS
+from xbus import model
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head
-from xbus.broker.journal.writes import GroupType, PutEnvelope, PutEvent, PutGroup, SealedGroup
+from xbus.broker.journal.writes import Cancel, GroupType, PutEnvelope, PutEvent, PutGroup, SealedGroup, SealReceipt
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import JournalUnavailable
 from xbus.headers import NO_TAGS, EventTags, pack_headers
@@ -69,7 +71,7 @@ async def test_it_is_kept_as_if_each_came_alone(journal: Journal, scribe: Scribe
     group = some_group(scribe, 30, Random(7), item_bytes)
     keyless = group.at_places([place for place, head in enumerate(group.heads) if head.key is None])
     sealed = await journal.write(keyless)
-    assert (sealed.first, len(sealed.hashes), sealed.taken) == (1, len(keyless), frozenset())
+    assert (sealed.first, len(sealed.hashes), sealed.taken) == (1, len(keyless), {})
     for place, envelope_id in enumerate(ids_of(keyless)):
         receipt = await journal.write(alone(keyless, place))
         of_group = sealed.receipt(place)
@@ -139,8 +141,8 @@ async def test_taken_ids_leave_the_others_together(journal: Journal, scribe: Scr
     other = some_group(scribe, 5, random)
     commits = commits_of(engine)
     sealed, of_other = await asyncio.gather(journal.write(mixed), journal.write(other))
-    assert sealed.taken == {0, 17, 20, 39}
-    assert of_other.taken == frozenset()
+    assert sealed.taken == dict.fromkeys((0, 17, 20, 39))
+    assert of_other.taken == {}
     assert [sealed.first, of_other.first] == [7, 7 + 36]
     assert sealed.group.envelope_ids == [each for place, each in enumerate(ids) if place not in sealed.taken]
     assert await journal.read(read_head) == 6 + 36 + 5
@@ -170,11 +172,103 @@ async def test_a_group_whose_ids_are_taken_is_not_kept_by_the_error(journal: Jou
 async def test_a_group_whose_ids_are_all_taken_seals_nothing(journal: Journal, scribe: Scribe) -> None:
     told: list[object] = []
     group = some_group(scribe, 4, Random(7))
-    await journal.write(group)
+    first = await journal.write(group)
     journal.on_sealed(told.append)
-    assert (await journal.write(group)).taken == {0, 1, 2, 3}
+    assert (await journal.write(group)).taken == {place: first.receipt(place) for place in range(4)}
     assert await journal.read(read_head) == 4
     assert told == []
+
+
+@pytest.mark.parametrize("item_bytes", [20, 30_000], ids=["small", "large"])
+async def test_exact_repeats_get_their_first_receipts(journal: Journal, scribe: Scribe, item_bytes: int) -> None:
+    random = Random(7)
+    before, fresh = (some_group(scribe, 20, random, item_bytes) for _ in range(2))
+    first = await journal.write(before)
+    repeated = [place for place in range(20) if place % 3]
+    places = [place if place in repeated else 20 + place for place in range(20)]
+    sealed = await journal.write(SealedGroup.joined([first, first._replace(group=fresh)]).group.at_places(places))
+    assert sealed.taken == {place: first.receipt(place) for place in repeated}
+    assert sealed.first == 21
+    assert sealed.group.envelope_ids == [fresh.envelope_ids[place] for place in range(0, 20, 3)]
+
+
+OTHERWISE: dict[str, Callable[[Scribe, PutGroup], dict[str, Any]]] = {
+    "emitter": lambda scribe, _: {"emitter_ids": [scribe.emitter_id("south")]},
+    "event": lambda *_: {"event_ids": [uuid.uuid4().bytes]},
+    "type": lambda scribe, _: {"types": [group_type(scribe, "flights")]},
+    "name of the type": lambda _, group: {"types": [group.types[0]._replace(name="memos")]},
+    "items": lambda *_: {"items": [2], "data": [pack_items([b"a", b"b"])]},
+    "content": lambda *_: {"data": [pack_items([b"b"])]},
+    "headers": lambda _, group: {"heads": [group.heads[0]._replace(headers=pack_headers({"shop": "Rome"}))]},
+    "key": lambda _, group: {"heads": [group.heads[0]._replace(key="order 2")]},
+    "no key": lambda _, group: {"heads": [group.heads[0]._replace(key=None)]},
+    "headers of the event": lambda _, group: {"tags": [group.tags[0]._replace(headers=None)]},
+    "partition key": lambda _, group: {"tags": [group.tags[0]._replace(partition_key="client 8")]},
+}
+
+
+def lone(scribe: Scribe) -> PutGroup:
+    """A group of one envelope, which has all that an envelope may have."""
+    head = EnvelopeHead(AWKWARD, "order 1", pack_headers({"shop": "Paris"}))
+    types, data = [group_type(scribe, "notes")], [pack_items([b"a"])]
+    return replace(some_group(scribe, 1, Random(7)), types=types, items=[1], data=data, heads=[head], tags=[TAGS[2]])
+
+
+@pytest.mark.parametrize("what", OTHERWISE)
+async def test_what_differs_from_its_first_time_gets_no_receipt(journal: Journal, scribe: Scribe, what: str) -> None:
+    group = lone(scribe)
+    await journal.write(group)
+    assert (await journal.write(replace(group, **OTHERWISE[what](scribe, group)))).taken == {0: None}
+
+
+async def test_a_repeat_may_have_another_ordering_key(journal: Journal, scribe: Scribe) -> None:
+    """As it may where it comes alone."""
+    group = lone(scribe)
+    first = await journal.write(group)
+    other = replace(group, heads=[group.heads[0]._replace(ordering_key="other")])
+    assert (await journal.write(other)).taken == {0: first.receipt(0)}
+
+
+async def test_a_repeat_under_the_new_name_of_its_type_gets_its_receipt(journal: Journal, scribe: Scribe) -> None:
+    group = lone(scribe)
+    first = await journal.write(group)
+    renamed = sa.update(model.event_type).where(model.event_type.c.name == "notes").values(name="memos")
+    await journal.run(lambda connection: connection.execute(renamed))
+    assert (await journal.write(group)).taken == {0: None}
+    again = replace(group, types=[group.types[0]._replace(name="memos")])
+    assert (await journal.write(again)).taken == {0: first.receipt(0)}
+
+
+async def test_an_envelope_whose_removal_has_begun_gives_no_receipt(journal: Journal, scribe: Scribe) -> None:
+    group = lone(scribe)
+    await journal.write(group)
+    begun = sa.update(model.envelope).values(pruned_at=NOW)
+    await journal.run(lambda connection: connection.execute(begun))
+    assert (await journal.write(group)).taken == {0: None}
+
+
+@pytest.mark.parametrize("state", ["received", "open", "cancelled", "of two events", "of two segments"])
+async def test_an_envelope_that_came_in_parts_gives_its_receipt_if_it_could_have_come_whole(
+    journal: Journal, scribe: Scribe, state: str
+) -> None:
+    (envelope_id, _), items = scribe.start_envelope(), [b"a", b"b"]
+    event_id, _ = scribe.start_event(envelope_id)
+    for first, run in enumerate([items] if state != "of two segments" else [[b"a"], [b"b"]]):
+        await scribe.append(envelope_id, event_id, first, run)
+    ended = scribe.end_event(envelope_id, event_id, 2)
+    events = 1
+    if state == "of two events":
+        other_id, _ = scribe.start_event(envelope_id, 2)
+        ended, events = scribe.end_event(envelope_id, other_id, 0), 2
+    await ended
+    receipt: SealReceipt | None = None
+    if state == "cancelled":
+        await journal.write(Cancel(envelope_id, NOW, "changed its mind"))
+    elif state != "open":
+        receipt = await scribe.seal(envelope_id, events, 2)
+    group = replace(lone(scribe), items=[2], data=[pack_items(items)], heads=[PLAIN_HEAD], tags=[NO_TAGS])
+    group = replace(group, envelope_ids=[envelope_id.bytes], event_ids=[event_id.bytes])
+    assert (await journal.write(group)).taken == {0: receipt if state == "received" else None}
 
 
 async def test_it_is_told_as_one(journal: Journal, scribe: Scribe) -> None:

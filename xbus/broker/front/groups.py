@@ -1,16 +1,16 @@
 """Takes whole envelopes that come in one message: those that are plain go on as a group, the others go alone.
 
 An envelope leaves the group where something is wrong with it, where its id is known already, and where its emitter has
-reached a limit. Alone it takes the way of a single call, so that it gets the same answer.
+reached a limit. Alone it takes the way of a single call, so that it gets the same answer. Only an exact repeat stays:
+the transaction that finds its id taken also reads its first receipt.
 """
 
 import asyncio
-import itertools
 import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -203,10 +203,9 @@ class GroupIntake:
         if not sealed.taken:
             give(calls, [[*islice(receipts, len(entries))] for _, _, entries in messages])
             return
-        places = itertools.count()
+        answers = _with_taken(sealed, receipts)
         for message in messages:
-            answers = [None if next(places) in sealed.taken else next(receipts) for _ in message[2]]
-            self._apart(message, give).complete(answers)
+            self._apart(message, give).complete([*islice(answers, len(message[2]))])
 
     def _go_on(self, emitter_id: int) -> None:
         waiting = self._waiting[emitter_id]
@@ -365,16 +364,15 @@ class _MessageApart:
                 self._know(place, _error_of(error))
             return
         sealed = writing.result()
-        taken = [places[number] for number in sealed.taken]
-        kept = [place for number, place in enumerate(places) if number not in sealed.taken] if taken else places
         receipts = zip(sealed.group.envelope_ids, range(sealed.first, sealed.last + 1), sealed.hashes, strict=True)
-        if len(kept) == len(self._answers):
-            self._answer([*receipts])
+        if len(places) == len(self._answers):
+            self.complete([*_with_taken(sealed, receipts)])
             return
-        for place, receipt in zip(kept, receipts, strict=True):
-            self._know(place, receipt)
-        for place in taken:
-            self._put_alone(place, is_taken=True)
+        for place, receipt in zip(places, _with_taken(sealed, receipts), strict=True):
+            if receipt is None:
+                self._put_alone(place, is_taken=True)
+            else:
+                self._know(place, receipt)
 
     def _put_alone(self, place: int, *, is_taken: bool = False) -> None:
         envelope_id: UUID | None = None
@@ -413,6 +411,21 @@ class _MessageApart:
         self._missing -= 1
         if not self._missing:
             self._answer(self._answers)
+
+
+def _with_taken(sealed: SealedGroup, receipts: Iterator[GroupedReceipt]) -> Iterator[GroupedReceipt | None]:
+    """Give the receipts of a group as it was handed in, and None for each envelope that must go alone.
+
+    Args:
+        receipts: of the envelopes that were just sealed.
+    """
+    for place in range(len(sealed.hashes) + len(sealed.taken)):
+        if place not in sealed.taken:
+            yield next(receipts)
+        elif (first := sealed.taken[place]) is None:
+            yield None
+        else:
+            yield _receipt(first)
 
 
 def _behind() -> Failed:

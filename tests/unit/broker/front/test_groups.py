@@ -4,8 +4,8 @@ import asyncio
 import logging
 import sys
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from random import Random
 from types import FrameType, SimpleNamespace
@@ -16,11 +16,11 @@ import sqlalchemy as sa
 
 from tests.support.clock import StandingClock
 from tests.support.faults import Faults
-from tests.support.journal import Scribe, add_small_bus, memory_engine
+from tests.support.journal import NOW, Scribe, add_small_bus, memory_engine
 from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
 from xbus import model
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes import Checks, ReplyRequests
+from xbus.broker.front.envelopes import Checks, ReplyRequests, not_plain
 from xbus.broker.front.envelopes.checks import Throttle
 from xbus.broker.front.front import Front
 from xbus.broker.front.groups import SPAN_ENVELOPES, GroupIntake, ThrottlingDispatch
@@ -30,13 +30,16 @@ from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.objects.stowing import ObjectPlace
-from xbus.broker.journal.writes import SendingLimits
+from xbus.broker.journal.writes import SealedGroup, SendingLimits
 from xbus.broker.sessions import Sessions
+from xbus.envelope import EnvelopeHead
 from xbus.errors import Failed, JournalUnavailable, Refused
-from xbus.headers import pack_headers
+from xbus.headers import EventTags, pack_headers
+from xbus.ids import numbered_event_id
 from xbus.rpc.answering import Answering, Call
 from xbus.rpc.codec import pack as packed
 from xbus.rpc.codec import pack_items, unpack
+from xbus.rpc.deferred import Promise
 from xbus.rpc.dispatch import Dispatch, verb
 from xbus.rpc.frames import decode_reply, encode_request
 from xbus.supervision.health import Health
@@ -146,6 +149,47 @@ async def test_a_repeated_message_takes_one_transaction_more(put: Any, journal: 
     assert [tuple(each) for each in await put([*entries, entry(random, b"new")])][:20] == receipts
     assert sum(journal.commits.seconds.counts) == before + 1
     assert await journal.read(read_head) == 21
+
+
+@pytest.mark.parametrize("kind", ["plain", "keyed"])
+async def test_a_repeated_message_reads_the_journal_once(put: Any, journal: Journal, kind: str) -> None:
+    random = Random(7)
+    entries = [keyed(f"order {number}", b"a") if kind == "keyed" else entry(random, b"a") for number in range(100)]
+    receipts = await put(entries)
+    with reads_of(journal) as reads:
+        assert [tuple(each) for each in await put(entries)] == receipts
+    assert len(reads) == 1
+
+
+async def test_one_that_differs_among_repeats_is_looked_up_alone(put: Any, journal: Journal) -> None:
+    random = Random(7)
+    entries = [entry(random, b"a") for _ in range(100)]
+    receipts = await put(entries)
+    other = [*entries[50][:4], pack_items([b"b"]), None, None]
+    with reads_of(journal) as reads_of_one:
+        assert (await put([other]))[0]["code"] == "content_differs"
+    with reads_of(journal) as reads:
+        again = await put([*entries[:50], other, *entries[51:], entry(random, b"new")])
+    assert again.pop(50)["code"] == "content_differs"
+    assert [tuple(each) for each in again[:99]] == receipts[:50] + receipts[51:]
+    # The id of the event of the new one is asked for beside.
+    assert len(reads) == len(reads_of_one) + 1
+
+
+@contextmanager
+def reads_of(journal: Journal) -> Iterator[list[str]]:
+    """Collect the statements that read the journal meanwhile."""
+    reads: list[str] = []
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        if statement.startswith("SELECT"):
+            reads.append(statement)
+
+    sa.event.listen(journal._engine, "before_cursor_execute", note)
+    try:
+        yield reads
+    finally:
+        sa.event.remove(journal._engine, "before_cursor_execute", note)
 
 
 def answering(*served: object) -> tuple[Answering, list[list[bytes]]]:
@@ -309,19 +353,39 @@ async def test_large_data_goes_to_the_object_store(sqlite_url: str, tmp_path: Pa
 # -- the same calls, cut otherwise -----------------------------------------------------------------------------------
 
 
-def some_calls(random: Random, *, contested: bool = True) -> list[Entry]:
+HEADERS = pack_headers({"shop": "Paris"})
+
+OTHERWISE: dict[str, Callable[[Random, Entry], Entry]] = {
+    "nothing": lambda _, sent: sent,
+    "content": lambda _, sent: [*sent[:3], 1, pack_items([b"other"]), *sent[5:]],
+    "more items": lambda _, sent: [*sent[:3], sent[3] + 1, sent[4] + pack_items([b"other"]), *sent[5:]],
+    "event": lambda random, sent: [sent[0], sent[1] and entry(random)[1], *sent[2:]],
+    "type": lambda _, sent: [*sent[:2], "flights", *sent[3:]],
+    "headers": lambda _, sent: [*sent[:5], [None, sent[5] and sent[5][1], HEADERS], sent[6]],
+    "ordering key": lambda _, sent: [*sent[:5], ["Ada", *(sent[5] or [None, None, None])[1:]], sent[6]],
+    "partition key": lambda _, sent: [*sent[:6], [None, "client 8"]],
+    "headers of the event": lambda _, sent: [*sent[:6], [HEADERS, None]],
+}
+"""The differences of a repeat from its first time."""
+
+
+def some_calls(random: Random, *, contested: bool = True, earlier: Sequence[Entry] = ()) -> list[Entry]:
     """Calls as a shop, a careless program and an attacker make them.
 
     Args:
         contested: whether different contents come under one id or key.
+        earlier: envelopes that are repeated, too, exactly or otherwise.
     """
-    headers = pack_headers({"shop": "Paris"})
     calls: list[Entry] = []
     right: list[Entry] = []
+    left = [*earlier]
     for number in range(random.randint(1, 30)):
         items = [b"%d" % number] * random.randint(0, 3)
         kind = random.random()
-        if calls and kind < 0.15:
+        if left and random.random() < 0.5:
+            before = random.choice(left) if contested else left.pop(random.randrange(len(left)))
+            calls.append(random.choice([*OTHERWISE.values()])(random, before))
+        elif calls and kind < 0.15:
             calls.append(random.choice(calls))
         elif right and kind < 0.2 and contested:
             twin = random.choice(right)
@@ -331,10 +395,10 @@ def some_calls(random: Random, *, contested: bool = True) -> list[Entry]:
         elif kind < 0.5:
             key = random.randint(1, 4)
             content = random.randint(1, 2) if contested else key
-            calls.append(keyed(f"order {key}", b"%d" % content, headers=headers))
+            calls.append(keyed(f"order {key}", b"%d" % content, headers=HEADERS))
         else:
-            head = random.choice([None, None, ["Ada", None, None], [None, None, headers]])
-            tags = random.choice([None, None, [headers, None], [None, "client 7"]])
+            head = random.choice([None, None, ["Ada", None, None], [None, None, HEADERS]])
+            tags = random.choice([None, None, [HEADERS, None], [None, "client 7"]])
             right.append(entry(random, *items, type_name=random.choice(["notes", "flights"]), head=head, tags=tags))
             calls.append(right[-1])
     return calls
@@ -351,30 +415,60 @@ def messages_of(calls: Sequence[Entry], cut: str, random: Random) -> list[list[E
     return messages
 
 
+class LoneFront(Front):
+    """A front that takes no groups, so that each envelope takes the way of a single call."""
+
+    def may_group(self, *_: object) -> bool:
+        raise not_plain()
+
+    def put_group(self, *_: object) -> Promise[SealedGroup]:
+        raise not_plain()
+
+
 @asynccontextmanager
-async def an_intake(
-    engine: sa.Engine, objects: ObjectPlace | None = None
-) -> AsyncIterator[tuple[GroupIntake, Journal, int]]:
-    """The intake of a front over a fresh journal, with an emitter."""
+async def a_front(journal: Journal, kind: type[Front] = Front) -> AsyncIterator[Front]:
+    """A front that begins over a journal."""
     clock = StandingClock()
-    async with Journal(engine, "broker", objects=objects) as journal, asyncio.TaskGroup() as tasks:
+    async with asyncio.TaskGroup() as tasks:
         configuration = Configuration(journal)
         await configuration.refresh()
         replies = ReplyRequests(journal, Rings(), clock, 30.0)  # type: ignore[arg-type]
         space = Space(journal, 0, Health("front", clock))
-        front = Front(journal, Checks(configuration, LIMITS, clock), clock, replies, lambda: None, tasks, space)
-        yield GroupIntake(front, TOKENS, lambda *_: None), journal, (await Scribe.of(journal)).emitter_id("north")
+        yield kind(journal, Checks(configuration, LIMITS, clock), clock, replies, lambda: None, tasks, space)
 
 
-async def carried_out(messages: Sequence[list[Entry]], outage: int | None = None) -> tuple[list[Any], list[Any]]:
+@asynccontextmanager
+async def an_intake(
+    engine: sa.Engine, objects: ObjectPlace | None = None, earlier: "Earlier | None" = None, *, by_groups: bool = True
+) -> AsyncIterator[tuple[GroupIntake, Journal, int]]:
+    """The intake of a front over a fresh journal, with an emitter.
+
+    Args:
+        earlier: the envelopes that a front before it has taken.
+    """
+    async with Journal(engine, "broker", objects=objects) as journal:
+        if earlier:
+            await bring(journal, earlier)
+        async with a_front(journal, Front if by_groups else LoneFront) as front:
+            yield GroupIntake(front, TOKENS, lambda *_: None), journal, (await Scribe.of(journal)).emitter_id("north")
+
+
+async def carried_out(
+    messages: Sequence[list[Entry]],
+    outage: int | None = None,
+    earlier: "Earlier | None" = None,
+    *,
+    by_groups: bool = True,
+) -> tuple[list[Any], list[Any]]:
     """The answers to all calls, and the rows that a fresh journal has then.
 
     Args:
         outage: the message in whose commit the database goes away; it is sent again.
+        earlier: the envelopes that the journal has before.
     """
     engine = memory_engine()
     answers: list[Any] = []
-    async with an_intake(engine) as (intake, journal, emitter_id):
+    async with an_intake(engine, earlier=earlier, by_groups=by_groups) as (intake, journal, emitter_id):
         for number, message in enumerate(messages):
             if number == outage:
                 with Faults(engine).before_commit(), suppress(JournalUnavailable):
@@ -382,6 +476,64 @@ async def carried_out(messages: Sequence[list[Entry]], outage: int | None = None
             answers += await put_patiently(intake, emitter_id, message)
         rows = await journal.read(_all_rows)
     return answers, rows
+
+
+Earlier: TypeAlias = dict[str, Entry]
+"""Envelopes that came in parts, by what became of them: see ``bring``."""
+
+PLAIN = ("plain", "of south", "in two segments", "with two events", "being removed", "cancelled")
+ENDED = (*PLAIN, "keyed", "keyed, in two segments", "keyed, with two events")
+ALL = (*ENDED, "under another id", "keyed, being removed", "open", "keyed, open", "keyed, cancelled")
+"""A message may carry out two calls with different contents under one id of the last five in either order: the first
+goes alone once the group has found the id taken."""
+
+
+def some_earlier(random: Random, kinds: Sequence[str]) -> Earlier:
+    """Make envelopes of two items, for each kind one."""
+    items = [b"a", b"b"]
+    return {
+        kind: keyed(f"order {kind}", *items, headers=random.choice([None, HEADERS]))
+        if kind.startswith("keyed")
+        else entry(random, *items, tags=random.choice([None, None, [HEADERS, None], [None, "client 7"]]))
+        for kind in kinds
+    }
+
+
+async def bring(journal: Journal, earlier: Earlier) -> None:
+    """Have envelopes come by single calls to a front that ends then."""
+    scribe = await Scribe.of(journal)
+    async with a_front(journal) as front:
+        for kind, sent in earlier.items():
+            desk = Desk(front, journal, scribe.emitter_id("south" if kind == "of south" else "north"))
+            await bring_one(desk, kind, sent)
+        await journal.read(read_head)
+
+
+async def bring_one(desk: Desk, kind: str, sent: Entry) -> None:
+    """Have an envelope come, and become what its kind says."""
+    sent_id, sent_event_id, type_name, _, _, sent_head, sent_tags = sent
+    head, tags = EnvelopeHead(*(sent_head or [])), EventTags(*(sent_tags or []))
+    if head.key is None:
+        envelope_id = await desk.start_envelope(uuid.UUID(bytes=sent_id if kind != "under another id" else bytes(16)))
+        event_id, second_id = uuid.UUID(bytes=sent_event_id), uuid.UUID(int=1)
+    else:
+        envelope_id = await desk.front.start_keyed(desk.emitter_id, b"session", head)
+        event_id, second_id = (numbered_event_id(envelope_id, number) for number in (1, 2))
+    desk.front.start_event(desk.emitter_id, envelope_id, event_id, type_name, 2, tags)
+    for place, run in enumerate([[b"a"], [b"b"]] if "in two segments" in kind else [[b"a", b"b"]]):
+        await desk.append(envelope_id, event_id, place, run)
+    if "open" in kind:
+        return
+    if "cancelled" in kind:
+        await desk.cancel(envelope_id)
+        return
+    await desk.end_event(envelope_id, event_id)
+    if "with two events" in kind:
+        await desk.end_event(envelope_id, await desk.start_event(envelope_id, second_id))
+    await desk.seal(envelope_id)
+    if "being removed" in kind:
+        begun = sa.update(model.envelope).where(model.envelope.c.id == envelope_id).values(pruned_at=NOW)
+        await desk.journal.run(lambda connection: connection.execute(begun))
 
 
 def _all_rows(connection: sa.Connection) -> list[Any]:
@@ -394,12 +546,26 @@ def _all_rows(connection: sa.Connection) -> list[Any]:
 @pytest.mark.parametrize("seed", range(20))
 async def test_it_makes_no_difference_how_calls_are_cut_into_messages(seed: int) -> None:
     random = Random(seed)
-    calls = some_calls(random)
-    ways = [await carried_out(messages_of(calls, cut, random)) for cut in ("singly", "together", "at random")]
-    (answers, rows), *others = ways
-    for other_answers, other_rows in others:
+    earlier = some_earlier(random, ENDED)
+    calls = some_calls(random, earlier=[*earlier.values()])
+    answers, rows = await carried_out(messages_of(calls, "singly", random), earlier=earlier, by_groups=False)
+    for cut in ("singly", "together", "at random"):
+        other_answers, other_rows = await carried_out(messages_of(calls, cut, random), earlier=earlier)
         assert [_told(each) for each in other_answers] == [_told(each) for each in answers]
         assert other_rows == rows
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_repeats_of_whatever_came_earlier_get_the_same_answers_in_a_group(seed: int) -> None:
+    random = Random(seed)
+    earlier = some_earlier(random, ALL)
+    calls = some_calls(random, contested=False, earlier=[*earlier.values()])
+    answers, rows = await carried_out(messages_of(calls, "singly", random), earlier=earlier, by_groups=False)
+    other_answers, other_rows = await carried_out([calls], earlier=earlier)
+    told = [[_without_position(_told(each)) for each in of_way] for of_way in (other_answers, answers)]
+    assert told[0] == told[1]
+    for of_table, of_other_table in zip(_unplaced(rows), _unplaced(other_rows), strict=True):
+        assert sorted(of_other_table, key=repr) == sorted(of_table, key=repr)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -3,10 +3,11 @@
 They are made for each call, so no class here is frozen: that takes eight times as long. Nobody changes a write.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -293,14 +294,15 @@ class SealedGroup(NamedTuple):
         last: that of the last.
         group: those that were received.
         hashes: of their contents, see ``model.envelope``.
-        taken: the places of the others in the group that was handed in, whose ids are taken.
+        taken: the others by their places in the group that was handed in, as their ids are taken. An exact repeat of a
+            sealed envelope has the receipt of the first time, all others have None.
     """
 
     first: int
     last: int
     group: PutGroup
     hashes: Sequence[bytes]
-    taken: frozenset[int] = frozenset()
+    taken: Mapping[int, SealReceipt | None] = MappingProxyType({})
 
     @classmethod
     def joined(cls, run: "Sequence[SealedGroup]") -> "SealedGroup":

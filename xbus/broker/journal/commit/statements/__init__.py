@@ -195,7 +195,7 @@ def carry_out_free(
     going: dict[int, writes.Write[object]] = {}
     for place, write in enumerate(group):
         if isinstance(write, writes.PutGroup):
-            places = taken.places_in(write)
+            places = taken.in_group(write)
             kept = write.at_places([each for each in range(len(write)) if each not in places])
             answers[place] = SealedGroup(0, -1, kept, (), places)
             if not len(kept):

@@ -447,19 +447,37 @@ def check_keys(driver: Driver, envelope_ids: Sequence[str]) -> None:
 
 
 class TakenIds(NamedTuple):
-    """The ids of whole envelopes that are to be received, and those of their events, which are there already."""
+    """The ids that are taken of whole envelopes that are to be received.
 
-    envelopes: frozenset[UUID]
+    Args:
+        envelopes: with the columns of ``_TAKEN_ENVELOPES`` behind the id.
+        events: the ids of events whose envelopes have a free id.
+    """
+
+    envelopes: Mapping[UUID, Sequence[Any]]
     events: frozenset[UUID]
 
-    def places_in(self, group: PutGroup) -> frozenset[int]:
-        """Find the envelopes of a group that can't be received."""
+    def in_group(self, group: PutGroup) -> dict[int, SealReceipt | None]:
+        """Find the places of a group whose ids are taken, with the first receipts of exact repeats."""
         ids = zip(group.envelope_ids, group.event_ids, strict=True)
-        return frozenset(
-            place
+        return {
+            place: self._first_receipt(group, place)
             for place, (envelope_id, event_id) in enumerate(ids)
             if UUID(bytes=envelope_id) in self.envelopes or UUID(bytes=event_id) in self.events
-        )
+        }
+
+    def _first_receipt(self, group: PutGroup, place: int) -> SealReceipt | None:
+        """Give the receipt of the first time to an exact repeat; None to all others."""
+        envelope_id, items, data = UUID(bytes=group.envelope_ids[place]), group.items[place], group.data[place]
+        position, whole, *first = self.envelopes.get(envelope_id, (None, None))
+        of_type, head = group.types[place], group.heads[place]
+        if first != [group.emitter_ids[place], head.key, UUID(bytes=group.event_ids[place]), of_type.name]:
+            return None
+        segments = (sha256(data).digest(),) if data else ()
+        content = Content(of_type.hashed_name, items, segments, group.tags[place])
+        if content_hash([content], head.headers) != whole:
+            return None
+        return SealReceipt(envelope_id, position, 1, items, len(data), whole)
 
     def error_of(self, put: PutEnvelope) -> JournalError | None:
         """Say why an envelope can't be received; None where it can."""
@@ -470,21 +488,45 @@ class TakenIds(NamedTuple):
 
 
 def read_taken(connection: sa.Connection, groups: Sequence[PutGroup], puts: Sequence[PutEnvelope]) -> TakenIds:
-    """Find the ids that are taken, of all envelopes of groups and of others, by one question for each kind."""
-    envelope_ids = [UUID(bytes=each) for group in groups for each in group.envelope_ids]
-    event_ids = [UUID(bytes=each) for group in groups for each in group.event_ids]
-    envelope_ids += [put.envelope_id for put in puts]
-    event_ids += [event.event_id for put in puts for event in put.events]
-    envelopes, events = (
-        frozenset(
-            found for some in portions(ids, ASKED_AT_ONCE) for (found,) in connection.execute(statement, {"ids": some})
-        )
-        for ids, statement in ((envelope_ids, _TAKEN_ENVELOPES), (event_ids, _TAKEN_EVENTS))
+    """Find the taken ids of all envelopes of groups and of others, by one question for each kind."""
+    events_of = {
+        UUID(bytes=envelope_id): [UUID(bytes=event_id)]
+        for group in groups
+        for envelope_id, event_id in zip(group.envelope_ids, group.event_ids, strict=True)
+    }
+    events_of |= {put.envelope_id: [event.event_id for event in put.events] for put in puts}
+    envelopes = {
+        envelope_id: first
+        for some in portions([*events_of], ASKED_AT_ONCE)
+        for envelope_id, *first in connection.execute(_TAKEN_ENVELOPES, {"ids": some})
+    }
+    event_ids = [each for envelope_id, own in events_of.items() if envelope_id not in envelopes for each in own]
+    events = frozenset(
+        found
+        for some in portions(event_ids, ASKED_AT_ONCE)
+        for (found,) in connection.execute(_TAKEN_EVENTS, {"ids": some})
     )
     return TakenIds(envelopes, events)
 
 
 _IDS: sa.BindParameter[UUID] = sa.bindparam("ids", expanding=True)
-_SPENT = sa.select(model.spent_key.c.envelope_id).where(model.spent_key.c.envelope_id.in_(_IDS))
-_TAKEN_ENVELOPES = sa.union_all(sa.select(model.envelope.c.id).where(model.envelope.c.id.in_(_IDS)), _SPENT)
+_LONE_EVENT = sa.and_(
+    model.event.c.envelope_id == model.envelope.c.id,
+    model.event.c.number == 1,
+    model.envelope.c.events == 1,
+    model.envelope.c.pruned_at.is_(None),
+)
+"""Joins an envelope and its only event. It joins nothing to envelopes that are open, cancelled or removed."""
+_SEALED = (
+    *(model.envelope.c.position, model.envelope.c.hash, model.envelope.c.emitter_id, model.envelope.c.idempotency_key),
+    *(model.event.c.id, model.event_type.c.name),
+)
+_SPENT_ID = model.spent_key.c.envelope_id
+_TAKEN_ENVELOPES = sa.union_all(
+    sa.select(model.envelope.c.id, *_SEALED)
+    .outerjoin(model.event, _LONE_EVENT)
+    .outerjoin(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
+    .where(model.envelope.c.id.in_(_IDS)),
+    sa.select(_SPENT_ID, *[sa.null()] * len(_SEALED)).where(_SPENT_ID.in_(_IDS)),
+)
 _TAKEN_EVENTS = sa.select(model.event.c.id).where(model.event.c.id.in_(_IDS))
