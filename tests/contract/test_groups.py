@@ -149,6 +149,18 @@ async def test_taken_ids_leave_the_others_together(journal: Journal, scribe: Scr
     assert len(commits) <= 1 + 2  # the reads' own
 
 
+async def test_the_taken_id_of_an_event_leaves_the_others_together(
+    journal: Journal, scribe: Scribe, engine: sa.Engine
+) -> None:
+    random = Random(7)
+    before, group = some_group(scribe, 1, random), some_group(scribe, 20, random)
+    await journal.write(before)
+    commits = commits_of(engine)
+    sealed = await journal.write(replace(group, event_ids=[*before.event_ids, *group.event_ids[1:]]))
+    assert (sealed.taken, sealed.first, sealed.last) == ({0: None}, 2, 20)
+    assert len(commits) == 1
+
+
 async def test_a_group_whose_ids_are_taken_is_not_kept_by_the_error(journal: Journal, scribe: Scribe) -> None:
     """Its bytes go with the last one who refers to them, not when the collector comes, which counts objects alone."""
 

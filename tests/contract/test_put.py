@@ -124,6 +124,19 @@ async def test_those_whose_ids_are_taken_leave_the_others_together(
     assert journal.stored_bytes - stored == sum(put.size for place, put in enumerate(puts) if place not in kinds)
 
 
+async def test_the_taken_id_of_an_event_leaves_the_others_together(
+    engine: sa.Engine, journal: Journal, scribe: Scribe
+) -> None:
+    before = whole(scribe, [b"before"])
+    await journal.write(before)
+    puts = [whole(scribe, [b"%d" % number]) for number in range(20)]
+    puts[17] = replace(puts[17], events=before.events)
+    commits = commits_of(engine)
+    outcomes = await asyncio.gather(*map(journal.write, puts), return_exceptions=True)
+    assert len(commits) == 1
+    assert [type(each) for each in outcomes] == [SealReceipt] * 17 + [EventIdTaken] + [SealReceipt] * 2
+
+
 async def test_what_a_commit_sealed_is_told_with_its_content(
     journal: Journal, scribe: Scribe, engine: sa.Engine
 ) -> None:

@@ -268,6 +268,16 @@ async def test_a_taken_id_tells_nothing_to_another_emitter(
     assert unknown[0] not in repr(answer).encode()
 
 
+async def test_the_taken_id_of_an_event_is_refused_and_the_others_stay(put: Any) -> None:
+    random = Random(7)
+    first = entry(random, b"a")
+    await put([first])
+    of_event, fresh = [entry(random, b"b")[0], *first[1:]], entry(random, b"c")
+    refused, receipt = await put([of_event, fresh])
+    assert _told(refused) == (True, "event_id_taken")
+    assert receipt[:2] == (fresh[0], 2)
+
+
 async def test_other_content_under_a_key_is_refused(put: Any) -> None:
     (first,) = await put([keyed("order 1", b"a")])
     again, other, new = await put([keyed("order 1", b"a"), keyed("order 1", b"b"), keyed("order 2", b"b")])

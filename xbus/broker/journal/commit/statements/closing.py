@@ -270,7 +270,7 @@ def put(connection: sa.Connection, puts: Mapping[int, PutEnvelope]) -> dict[int,
 
     Raises:
         EnvelopeIdTaken: there is an envelope of the id of one of them.
-        EventIdTaken: another envelope has an event of an id in one that is alone.
+        EventIdTaken: another envelope has an event of an id in one of them.
     """
     group = [*puts.values()]
     receipts: dict[int, SealReceipt] = {}
@@ -294,7 +294,7 @@ def put(connection: sa.Connection, puts: Mapping[int, PutEnvelope]) -> dict[int,
         rows.append((INSERT_SEGMENTS, segments))
 
     def refuse(error: Exception) -> None:
-        check_ids(error, group[0].envelope_id, [event.event_id for event in group[0].events] if len(group) == 1 else [])
+        check_ids(error, group[0].envelope_id, [event.event_id for write in group for event in write.events])
 
     write_rows(driver, *[(statement, statement.plain(some)) for statement, some in rows if some], refuse=refuse)
     check_keys(driver, [write.envelope_id.hex for write in group if write.head.key is not None])
@@ -346,7 +346,7 @@ def put_groups(driver: Driver, groups: Mapping[int, PutGroup]) -> dict[int, Seal
 
     Raises:
         EnvelopeIdTaken: an envelope of one of the ids exists.
-        EventIdTaken: another envelope has an event of one of the ids; told only of a group of one that is alone.
+        EventIdTaken: another envelope has an event of one of the ids.
     """
     envelopes: list[Row] = []
     events: list[Row] = []
@@ -412,8 +412,7 @@ def _insert(
     keyed: Sequence[str],
 ) -> None:
     def refuse(error: Exception) -> None:
-        (envelope_id, *_), (event_id, *_) = envelopes[0], events[0]
-        check_ids(error, UUID(str(envelope_id)), [UUID(str(event_id))] if len(envelopes) == 1 else [])
+        check_ids(error, UUID(str(envelopes[0][0])), [UUID(str(event_id)) for event_id, *_ in events])
 
     rows: list[tuple[RowStatement, Sequence[Row]]] = [(_PUT_ENVELOPES, envelopes), (_PUT_EVENTS, events)]
     is_copied = bool(segments) and copies(driver, segments)
