@@ -31,7 +31,7 @@ from xbus.emitter import AsyncEmitter
 from xbus.envelope import EnvelopeHead
 from xbus.headers import EventTags
 from xbus.reader import AsyncReader
-from xbus.recipient import Consumer, Envelope, Event, Item, Worker
+from xbus.recipient import Consumer, Envelope, Event, Item, Refusal, Worker
 from xbus.rpc.codec import unpack
 
 Fields: TypeAlias = dict[str, Any]
@@ -76,6 +76,8 @@ TABLE: Mapping[str, Mapping[str, Dropped | Derived]] = {
         ),
     },
     "replayed": {"envelope.key": Dropped("a key is that of one envelope, and a replay is another one")},
+    "replayed to a role": {"envelope.key": Dropped("a key is that of one envelope, and a replay is another one")},
+    "resumed item by item": {"envelope.key": Dropped("a key is that of one envelope, and this is another one")},
     "chained": {
         "envelope.key": Derived("the id", "of each envelope one is made, whatever dies"),
         "event.type_name": Derived("copies", "the node names the type"),
@@ -98,6 +100,7 @@ TABLE: Mapping[str, Mapping[str, Dropped | Derived]] = {
 BUS = """
 [[event_type]]
 name = "orders"
+bad_items = "isolate"
 [[event_type.node]]
 name = "direct"
 service = "direct"
@@ -163,6 +166,7 @@ class Noting(Consumer):
     """Notes each envelope with one event."""
 
     def __init__(self) -> None:
+        self.refuses = False
         self.seen: list[tuple[Envelope, Event]] = []
         self._items: list[Any] = []
         self.items: list[list[Any]] = []
@@ -173,6 +177,8 @@ class Noting(Consumer):
 
     def on_item(self, event: Event, item: Item) -> None:
         self._items.append(item.value)
+        if self.refuses and len(self._items) == len(GIVEN["event.items"]):
+            raise Refusal("not yet", [*range(len(self._items))])
 
     def commit(self, envelope: Envelope) -> None:
         self.seen.append((envelope, self._event))
@@ -284,6 +290,17 @@ async def test_each_field_is_kept_derived_or_dropped_on_purpose(bus: Bus, tmp_pa
             await asyncio.to_thread(post, address, bus.sends)
             arrived["by HTTP"] = again(await came(7), "order 22")
             arrived["by the tail of HTTP"] = await asyncio.to_thread(tail, address, bus.reads)
+        direct.refuses = True
+        parked = await send(emitter, key="order 23")
+        await eventually(lambda: (len(direct.seen), len(behind.seen)) == (8, 8), "an envelope without items came")
+        direct.refuses = False
+        await xbus(daemon, "parked", "resume", parked, "--role", "direct_1", "--reason", "mended", "--yes")
+        await eventually(lambda: len(direct.seen) == 9, "its items came")
+        arrived["resumed item by item"] = direct.last
+        part = ("--type", "orders", "--role", "direct_1", "--from", "1", "--to", "1")
+        await xbus(daemon, "replay", *part, "--reason", "lost a disk", "--yes")
+        await eventually(lambda: len(direct.seen) == 10, "the first one came again")
+        arrived["replayed to a role"] = direct.last
     async with AsyncReader(daemon.back, "audit_1", PASSWORD) as reader:
         read = 0
         while read < 7:

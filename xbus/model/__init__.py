@@ -26,6 +26,7 @@ from xbus.model.emitter import emitter, emitter_profile
 from xbus.model.journal import (
     ENVELOPE_HEAD,
     EVENT_TAGS,
+    REPEATED_HEAD,
     contents,
     contents_end,
     envelope,
@@ -51,6 +52,7 @@ from xbus.model.subscription import subscription, subscription_state
 __all__ = [
     "ENVELOPE_HEAD",
     "EVENT_TAGS",
+    "REPEATED_HEAD",
     "api_token",
     "archive_file",
     "archive_run",

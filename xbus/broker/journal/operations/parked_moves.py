@@ -245,20 +245,18 @@ def _set(connection: sa.Connection, parked: Parked, item: ParkedItem, values: di
 
 def _open(connection: sa.Connection, envelope_id: UUID, past: Past, decision: RepairDecision) -> bytes | None:
     """Begin the new envelope with what the past one was sent with; return its headers."""
-    envelope = model.envelope.c
-    of_past = sa.select(envelope.ordering_key, envelope.headers).where(envelope.id == past.envelope_id)
-    ordering_key, headers = connection.execute(of_past).one()
+    of_past = sa.select(*model.REPEATED_HEAD).where(model.envelope.c.id == past.envelope_id)
+    head = connection.execute(of_past).mappings().one()
     row = {
         "id": envelope_id,
         "emitter_id": past.emitter_id,
         "state": EnvelopeState.OPEN,
         "opened_at": decision.at,
         "origin_id": past.envelope_id,
-        "ordering_key": ordering_key,
-        "headers": headers,
+        **head,
     }
     connection.execute(sa.insert(model.envelope).values(row))
-    return None if headers is None else bytes(headers)
+    return None if head["headers"] is None else bytes(head["headers"])
 
 
 def _graphs(connection: sa.Connection, parked: Parked, types: Sequence[tuple[str, int]]) -> dict[int, int]:

@@ -60,8 +60,7 @@ def _repeat_open(connection: sa.Connection, write: writes.Repeat) -> sa.RowMappi
         "state": EnvelopeState.OPEN,
         "opened_at": write.at,
         "origin_id": write.origin_id,
-        "ordering_key": origin["ordering_key"],
-        "headers": origin["headers"],
+        **{column.name: origin[column.name] for column in model.REPEATED_HEAD},
     }
     connection.execute(_INSERT_ENVELOPE, envelope)
     if write.events:
