@@ -329,7 +329,7 @@ ENVELOPE_HEAD = (envelope.c.ordering_key, envelope.c.idempotency_key, envelope.c
 """The columns of an ``EnvelopeHead``, in the order of its fields."""
 
 REPEATED_HEAD = tuple(column for column in ENVELOPE_HEAD if column is not envelope.c.idempotency_key)
-"""Those of them that an envelope takes over from the one that it repeats. A key stands for the first envelope alone."""
+"""The columns of a head that a repeat takes over from its origin. A key stands for the first envelope alone."""
 
 EVENT_TAGS = (event.c.headers, event.c.partition_key)
 """The columns of ``EventTags``, in the order of their fields."""
