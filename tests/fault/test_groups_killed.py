@@ -34,10 +34,10 @@ class Slow(Consumer):
         self.committed[envelope.id] += 1
 
 
-async def test_few_envelopes_of_a_role_go_alone_behind_a_kill(database_url: str, start_daemon: StartDaemon) -> None:
-    add_bus(database_url, {"notes": {"store": []}})
+async def test_few_envelopes_of_a_role_go_alone_behind_a_kill(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, {"notes": {"store": []}})
     listen = f"127.0.0.1:{free_port()}"
-    daemon = start_daemon(database_url, {"metrics": {"listen": listen}})
+    daemon = start_daemon(sqlite_url, {"metrics": {"listen": listen}})
     slow = Slow()
     async with serving(daemon, "store_1", slow):
         async with AsyncEmitter(daemon.front, "emitter_1", PASSWORD) as emitter:
