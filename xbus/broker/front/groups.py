@@ -48,6 +48,9 @@ SPAN_ENVELOPES = 32
 """The envelopes of an emitter that go on together while the front is shared. More let it delay others for longer;
 fewer make it slower itself."""
 
+MOST_REST_SECONDS = 1.0
+"""The longest rest of an emitter behind a span. One takes longer only while the journal is away."""
+
 TOGETHER_BYTES = 512 * 1024
 """The bytes of items of several messages in a group. More make the group, which is sealed as a whole, longer."""
 
@@ -74,7 +77,9 @@ class GroupIntake:
     """Takes the envelopes of messages: those of all messages that one turn of the loop reads become one group.
 
     While several emitters put, a long message goes on in spans: each waits until the one before it is answered, and so
-    do the later messages of its emitter. So the transactions stay short in which the puts of the others wait.
+    do the later messages of its emitter. So the transactions stay short in which the puts of the others wait. Beside an
+    emitter without a long message the others rest behind each span, for as long as that has taken: half of the time is
+    left to it.
 
     Args:
         front: takes groups, and envelopes alone.
@@ -96,8 +101,9 @@ class GroupIntake:
         self._now = now
         self._last_emitter: int | None = None
         self._shared_until = -math.inf
+        self._rests_until = -math.inf
         self._waiting: dict[int, deque[_LongMessage]] = {}
-        """The messages that have spans left, by their emitter, which has a span under way."""
+        """The messages that have spans left, by their emitter, which has a span under way, or rests behind one."""
 
     @shared("xbus.put_envelopes", _arguments)
     @promised_answer
@@ -114,10 +120,11 @@ class GroupIntake:
             except Refused as refusal:
                 give([call], [refusal])
                 continue
-            if emitter_id != self._last_emitter:
-                if self._last_emitter is not None:
-                    self._shared_until = self._now() + SHARED_SECONDS
-                self._last_emitter = emitter_id
+            if self._waiting and emitter_id not in self._waiting:
+                self._rests_until = self._shared_until = self._now() + SHARED_SECONDS
+            elif emitter_id != self._last_emitter and self._last_emitter is not None:
+                self._shared_until = self._now() + SHARED_SECONDS
+            self._last_emitter = emitter_id
             if not entries:
                 give([call], [[]])
             elif emitter_id in self._waiting:
@@ -215,8 +222,9 @@ class GroupIntake:
             del self._waiting[emitter_id]
             return
         message = waiting[0]
-        span = message.next_span(SPAN_ENVELOPES if self._now() < self._shared_until else len(message.left))
-        give = partial(self._span_answered, emitter_id, message, len(span))
+        now = self._now()
+        span = message.next_span(SPAN_ENVELOPES if now < self._shared_until else len(message.left))
+        give = partial(self._span_answered, emitter_id, message, len(span), now)
         # A span that is answered at once calls this again: spans of a long message must not lie within each other.
         messages: list[_Message] = [(message, emitter_id, span)]
         asyncio.get_running_loop().call_soon(self._put_in_portions, messages, give)
@@ -226,6 +234,7 @@ class GroupIntake:
         emitter_id: int,
         message: "_LongMessage",
         envelopes: int,
+        began: float,
         _: Sequence[SharedCall],
         outcomes: Sequence[object],
     ) -> None:
@@ -233,7 +242,12 @@ class GroupIntake:
         if isinstance(outcome, BaseException):
             outcome = [_error_of(outcome)] * envelopes
         message.add(cast("Answers", outcome))
-        self._go_on(emitter_id)
+        now = self._now()
+        if now < self._rests_until:
+            rest = min(now - began, MOST_REST_SECONDS)
+            asyncio.get_running_loop().call_later(rest, self._go_on, emitter_id)
+        else:
+            self._go_on(emitter_id)
 
 
 def _is_in_order(call: SharedCall) -> bool:

@@ -627,6 +627,26 @@ async def test_a_long_message_leaves_room_for_the_puts_of_others(shared: GroupIn
     assert positions == [*range(1, position), *range(position + 1, 202)]
 
 
+async def test_behind_a_span_its_emitter_rests_for_as_long_as_that_has_taken(
+    front: Front, north: Desk, south: Desk
+) -> None:
+    random = Random(7)
+    moment = 0.0
+    intake = GroupIntake(front, TOKENS, lambda *_: None, lambda: moment)
+    for desk in (south, north):
+        await put_one(intake, desk.emitter_id, [])
+    message = [entry(random, b"x") for _ in range(2 * SPAN_ENVELOPES)]
+    (of_north,) = putting(intake, Message(north.emitter_id, message))
+    await asyncio.sleep(0)
+    moment = 3600.0
+    positions = []
+    for number in range(5):
+        [[_, position, _]] = await put_one(intake, south.emitter_id, [entry(random, b"%d" % number)])
+        positions.append(position)
+    assert positions == [*range(SPAN_ENVELOPES + 1, SPAN_ENVELOPES + 6)]
+    assert not of_north.done()
+
+
 async def test_what_is_wrong_in_a_span_is_answered_in_its_place(shared: GroupIntake, north: Desk) -> None:
     random = Random(7)
     message = [entry(random, b"x") for _ in range(3 * SPAN_ENVELOPES)]
