@@ -3,7 +3,7 @@
 import asyncio
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,13 +20,20 @@ BATCH_ITEMS = 3
 
 @dataclass(frozen=True)
 class Plan:
-    """An envelope that is to be sent: its events with their types and items."""
+    """An envelope that is to be sent: its events with their types and items.
+
+    Args:
+        key: its idempotency key; None without one.
+        headers: of the envelope; None where they are not compared.
+    """
 
     envelope_id: uuid.UUID
     events: tuple[tuple[uuid.UUID, str, tuple[bytes, ...]], ...]
     ordering_key: str | None
     in_one_call: bool
     is_cancelled: bool = False
+    key: str | None = None
+    headers: Mapping[str, str] | None = None
 
 
 @dataclass
@@ -37,6 +44,10 @@ class Sent:
     acknowledged: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
+    receipts: dict[str, tuple[bytes, int, bytes]] = field(default_factory=dict)
+    """Id, position and hash of what was put in groups."""
+    wrongs: list[str] = field(default_factory=list)
+    """The answers that are wrong in themselves, each in a sentence."""
 
 
 class SimulatedEmitter:

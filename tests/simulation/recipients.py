@@ -29,12 +29,13 @@ Items = list[tuple[list[int], bytes]]
 
 @dataclass(frozen=True)
 class Commit:
-    """What a consumer made last: an envelope, its items by event."""
+    """What a consumer made last: an envelope, its items and its headers by event."""
 
     at: float
     begun: float
     envelope_id: str
     events: dict[str, Items]
+    headers: Mapping[str, Mapping[str, object]]
 
 
 @dataclass
@@ -139,6 +140,7 @@ class Store(_Moody, Consumer):
         self._now = now
         self._open: dict[str, dict[str, Items]] = {}
         self._begun: dict[str, float] = {}
+        self._headers: dict[str, dict[str, Mapping[str, object]]] = {}
 
     def on_event_start(self, event: Event) -> None:
         self.act(event.envelope)
@@ -146,6 +148,7 @@ class Store(_Moody, Consumer):
             self._begun[event.envelope.id] = self._now()
         assert event.id not in self._open.setdefault(event.envelope.id, {}), "an event began twice"
         self._open[event.envelope.id][event.id] = []
+        self._headers.setdefault(event.envelope.id, {})[event.id] = event.headers
 
     def on_batch(self, event: Event, batch: Batch) -> None:
         self.look_at(event, batch)
@@ -154,10 +157,12 @@ class Store(_Moody, Consumer):
     def commit(self, envelope: Envelope) -> None:
         self.act(envelope)
         begun = self._begun.pop(envelope.id)
-        self._commits.append(Commit(self._now(), begun, envelope.id, self._open.pop(envelope.id)))
+        events, headers = self._open.pop(envelope.id), self._headers.pop(envelope.id)
+        self._commits.append(Commit(self._now(), begun, envelope.id, events, headers))
 
     def rollback(self, envelope: Envelope) -> None:
         self._open.pop(envelope.id, None)
+        self._headers.pop(envelope.id, None)
 
 
 class SimulatedRecipient(VirtualRecipient):

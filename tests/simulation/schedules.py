@@ -17,6 +17,11 @@ TYPES: Sequence[list[str]] = (["notes"], ["flights"], ["fares"], ["notes", "flig
 KEYS = ("", "ada", "grace")
 STEPS = 6
 
+BURST = 0.06
+BURST_ENVELOPES = (5, 40)
+"""The share of the steps in which two emitters put so many envelopes each at once. A message of more than
+``groups.SPAN_ENVELOPES`` goes on in spans. More of them would take most of the time."""
+
 PAUSED_KINDS = (PauseKind.ROLE, PauseKind.SERVICE, PauseKind.TYPE, PauseKind.EMITTER)
 """The kinds that this bus has entries of."""
 
@@ -61,7 +66,7 @@ def run_schedule(seed: int, *, ask_why: bool = False) -> Outcome:
     world = World(seed, Variant.chosen(random.Random(f"variant {seed}")))
     try:
         with quiet():
-            playing = _play(world, random.Random(f"schedule {seed}"))
+            playing = _play(world, random.Random(f"schedule {seed}"), random.Random(f"bursts {seed}"))
             if ask_why:
                 playing = _ask_meanwhile(world, Asker(world, seed, STORES), playing)
             world.run(playing)
@@ -93,7 +98,7 @@ async def _ask_meanwhile(world: World, asker: Asker, playing: Coroutine[Any, Any
     asker.ask_all()
 
 
-async def _play(world: World, choices: random.Random) -> None:
+async def _play(world: World, choices: random.Random, bursts: random.Random) -> None:
     await world.begin()
     async with asyncio.TaskGroup() as strikes:
         for _ in range(STEPS):
@@ -110,6 +115,10 @@ async def _play(world: World, choices: random.Random) -> None:
                     world.refuse(choices.choice(world.programs), plan)
                 elif what < 0.3:
                     world.refuse_items(choices.choice(world.programs), plan)
+            if bursts.random() < BURST:
+                for _ in range(bursts.choice(BURST_ENVELOPES)):
+                    for login in ("north", "south"):
+                        world.put(login, "notes", 1, key=bursts.choice(KEYS))
             await asyncio.sleep(choices.choice((0.0, 0.01, 0.3, 2.0)))
             strikes.create_task(_strike(world, choices))
             await asyncio.sleep(choices.choice((0.0, 0.05, 1.0)))

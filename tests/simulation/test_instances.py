@@ -85,7 +85,7 @@ class OneRole:
         processes = {program.address: program for program in self.programs}
         self.broker = VirtualBroker(self.database, processes, Timing(random.Random(1)), self.clock, SETTINGS)
         await self.broker.is_up.wait()
-        self.emitter = InMemoryEmitter(self.broker.front, emitter_id, random.Random(2))
+        self.emitter = InMemoryEmitter(self.broker, emitter_id, random.Random(2))
         registry = self.broker.back.registry
         for number, program in enumerate(self.programs, start=1):
             program.start()

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from tests.simulation import chaining
 from tests.simulation.bulk import BulkStamp, ReportLine
 from tests.simulation.emitters import Plan, Sent, SimulatedEmitter
+from tests.simulation.groups import GroupSender
 from tests.simulation.operators import Operator
 from tests.simulation.recipients import Commit, Mood, SimulatedRecipient, Stamp, Store, is_one_of
 from tests.simulation.settings import SETTINGS
@@ -35,6 +36,9 @@ STAMPS = {"notes": 0, "flights": 1, "fares": 2, chaining.COPIES: 0}
 """How many workers mark an item of a type on its way to the stores."""
 
 STORES = ("store_1", "store_2")
+
+KEYED, HEADED = 0.3, 0.3
+"""The shares of the envelopes that are put in groups with an idempotency key, and with headers."""
 
 
 class World:
@@ -65,6 +69,10 @@ class World:
         logins = {role.id: role.login for role in self._catalog.roles.values()}
         self.operator = Operator(self.database, self.choices, self.clock, logins)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._senders = {
+            login: GroupSender(self._emitter_id(login), lambda: self.broker, self.choices, self.sent, self._spawn)
+            for login in ("north", "south")
+        }
         self._commits: dict[str, list[Commit]] = {login: [] for login in STORES}
         self._recipients = {
             name: self._recipient(login, name)
@@ -125,17 +133,31 @@ class World:
     def emit(
         self, event_types: Sequence[str], items: int, *, in_one_call: bool, cancel: bool = False, key: str = ""
     ) -> Plan:
-        """An emitter begins to send an envelope."""
+        """An emitter begins to send an envelope; it puts one of one event with those that wait by then."""
+        if in_one_call and not cancel and len(event_types) == 1:
+            return self.put("north", event_types[0], items, key=key)
         envelope_id = self._new_id()
-        events = tuple(
-            (self._new_id(), name, tuple(b"%d/%d" % (number, index) for index in range(items)))
-            for number, name in enumerate(event_types)
-        )
-        plan = Plan(envelope_id, events, key or None, in_one_call and not cancel, cancel)
-        emitter_id = next(entry.id for entry in self._catalog.emitters.values() if entry.login == "north")
-        emitter = SimulatedEmitter(emitter_id, lambda: self.broker, self.choices, self.sent)
+        events = tuple((self._new_id(), name, _items(number, items)) for number, name in enumerate(event_types))
+        plan = Plan(envelope_id, events, key or None, in_one_call and not cancel, cancel, headers={})
+        emitter = SimulatedEmitter(self._emitter_id("north"), lambda: self.broker, self.choices, self.sent)
         self._spawn(emitter.send(plan))
         return plan
+
+    def put(self, login: str, type_name: str, items: int, *, key: str = "") -> Plan:
+        """An emitter puts an envelope of one event, some under an idempotency key, and some with headers."""
+        sender, own_key = self._senders[login], None
+        envelope_id, event_id = self._new_id(), self._new_id()
+        headers = {"shop": "Paris"} if self.choices.random() < HEADED else {}
+        if self.choices.random() < KEYED:
+            own_key = f"order {len(self.sent.plans)}"
+            envelope_id, event_id = (uuid.UUID(bytes=each) for each in sender.ids_of_key(own_key))
+        events = ((event_id, type_name, _items(0, items)),)
+        plan = Plan(envelope_id, events, key or None, in_one_call=True, key=own_key, headers=headers)
+        sender.put(plan)
+        return plan
+
+    def _emitter_id(self, login: str) -> int:
+        return next(entry.id for entry in self._catalog.emitters.values() if entry.login == login)
 
     def _new_id(self) -> uuid.UUID:
         return uuid.UUID(int=self.choices.getrandbits(128), version=4)
@@ -283,7 +305,8 @@ class World:
         began = self.loop.time()
         while self.loop.time() - began < PATIENCE_SECONDS:
             busy = set(self.sent.plans) - self.sent.acknowledged - self.sent.cancelled - set(self.sent.refused)
-            if not busy and not self.undelivered():
+            is_sending = any(sender.is_busy for sender in self._senders.values())
+            if not busy and not is_sending and not self.undelivered():
                 return
             await asyncio.sleep(5)
             for recipient in self._recipients.values():
@@ -299,6 +322,16 @@ class World:
             return [str(found) for found in connection.execute(wanted.order_by(model.envelope.c.position)).scalars()]
 
         return self.database.read(read)
+
+    def _receipts(self) -> dict[str, tuple[bytes, int, bytes]]:
+        """The receipts that the journal has for what was put in groups."""
+
+        def read(connection: sa.Connection) -> dict[str, tuple[bytes, int, bytes]]:
+            row = model.envelope.c
+            found = connection.execute(sa.select(row.id, row.position, row.hash).where(row.position.is_not(None))).all()
+            return {str(each.id): (each.id.bytes, each.position, each.hash) for each in found}
+
+        return {name: receipt for name, receipt in self.database.read(read).items() if name in self.sent.receipts}
 
     def commits(self, login: str) -> dict[str, list[float]]:
         """When a store committed each envelope."""
@@ -330,6 +363,8 @@ class World:
         assert self.sent.acknowledged <= set(received), "acknowledged and not in the journal"
         assert self.sent.cancelled.isdisjoint(received), "cancelled and sealed"
         assert not self.sent.refused, self.sent.refused
+        assert not self.sent.wrongs, self.sent.wrongs
+        assert self.sent.receipts == self._receipts(), "a receipt says other than the journal"
         assert set(self.sent.plans) == self.sent.acknowledged | self.sent.cancelled, "an emitter was never answered"
         assert not self.undelivered(), f"lost: {self.undelivered()}"
         if not self.fault_times:
@@ -369,6 +404,8 @@ class World:
                 ]
                 for event_id, name, items in plans[commit.envelope_id].events
             }
+            headers = plans[commit.envelope_id].headers
+            assert headers is None or all(each == headers for each in commit.headers.values()), f"headers: {commit}"
             assert is_one_of(commit.events, expected), f"torn at {login}: {commit.events} in the place of {expected}"
 
     def _versions(
@@ -399,3 +436,8 @@ class World:
         self.loop.run_until_complete(end())
         self.loop.close()
         self.database.close()
+
+
+def _items(number: int, items: int) -> tuple[bytes, ...]:
+    """The items of the event of this number."""
+    return tuple(b"%d/%d" % (number, index) for index in range(items))

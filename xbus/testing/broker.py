@@ -4,26 +4,30 @@ It may be killed at any moment, and another one started over the same database.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar, cast
 
+from xbus.broker.answers import on_wire
 from xbus.broker.back.back import Back
 from xbus.broker.back.bots import Bots
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes import Checks, EnvelopeLimits, ReplyRequests
 from xbus.broker.front.front import Front
+from xbus.broker.front.groups import Answers, GroupIntake
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import FireSlots
+from xbus.broker.sessions import Sessions
 from xbus.clock import Clock
 from xbus.config import BackSettings
-from xbus.errors import ConnectionLost, JournalUnavailable, Refused
+from xbus.errors import ConnectionLost, JournalUnavailable, Refused, XbusError
 from xbus.ids import Ids
 from xbus.rpc.bell import Bell
-from xbus.rpc.codec import Value
+from xbus.rpc.codec import Value, pack, unpack
+from xbus.rpc.dispatch import SharedCall
 from xbus.rpc.owed_calls import Callee
 from xbus.supervision.health import Health
 from xbus.testing.journal import Database, VirtualJournal
@@ -75,6 +79,38 @@ class _Bell:
         return True
 
 
+def token_of(emitter_id: int) -> str:
+    """Give the token of the one session that an emitter has."""
+    return str(emitter_id)
+
+
+class _Tokens:
+    """Stands in for ``sessions.Sessions``."""
+
+    def owner(self, token: str) -> int:
+        return int(token)
+
+
+@dataclass(eq=False)
+class _Message:
+    """A call of ``xbus.put_envelopes``, and the future of its answer."""
+
+    args: list[Value]
+    size: int
+    answered: "asyncio.Future[Answers]" = field(default_factory=asyncio.Future)
+
+
+def _give(messages: Sequence[SharedCall], outcomes: Sequence[object]) -> None:
+    """Answer messages; nobody waits any longer for those that are done."""
+    for message, outcome in zip(cast("Sequence[_Message]", messages), outcomes, strict=True):
+        if message.answered.done():
+            continue
+        if isinstance(outcome, BaseException):
+            message.answered.set_exception(on_wire(outcome) if isinstance(outcome, XbusError) else outcome)
+        else:
+            message.answered.set_result(cast(Answers, unpack(pack(outcome))))
+
+
 class VirtualBroker:
     """One life of a broker; to be made in a running loop.
 
@@ -86,7 +122,7 @@ class VirtualBroker:
         settings: of front and back.
 
     Attributes:
-        front: carries out the calls of emitters.
+        front: carries out the calls of emitters, but for ``put_envelopes``.
         back: delivers.
         bots: gives out the runs of bots.
         reading: answers reading programs.
@@ -99,6 +135,7 @@ class VirtualBroker:
     bots: Bots
     _configuration: Configuration
     reading: ReadingVerbs
+    _groups: GroupIntake
 
     def __init__(
         self,
@@ -114,6 +151,8 @@ class VirtualBroker:
         self._clock = clock
         self._settings = settings
         self._connections: list[VirtualConnection] = []
+        self._messages: list[_Message] = []
+        """Those of this turn of the loop."""
         self.is_up = asyncio.Event()
         self.is_dead = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="broker")
@@ -148,6 +187,9 @@ class VirtualBroker:
             space = Space(journal, 0, Health("broker", self._clock))
             checks = Checks(configuration, settings.limits, self._clock)
             self.front = Front(journal, checks, self._clock, replies, bell.ring, tasks, space)
+            self._groups = GroupIntake(
+                self.front, cast(Sessions, _Tokens()), lambda *_: None, now=self._clock.monotonic
+            )
             await self._patiently(configuration.refresh)
             await self._patiently(self.back.recover)
             await self._patiently(replies.recover)
@@ -197,6 +239,30 @@ class VirtualBroker:
             return connection
 
         await self.unless_dead(self.back.serve(role_id, token_hash, channel, take_up))
+
+    def put_envelopes(
+        self, emitter_id: int, entries: Sequence[object], *, in_order: bool = False
+    ) -> "asyncio.Future[Answers]":
+        """Take a message of envelopes, together with all others of this turn of the loop.
+
+        Args:
+            entries: the envelopes as ``GroupIntake.put_envelopes`` gets them.
+            in_order: whether none is taken behind one that is not taken.
+
+        Returns:
+            A future of the answers. They have passed through the codec, as the message has.
+        """
+        packed = pack([token_of(emitter_id), entries, in_order])
+        message = _Message(cast("list[Value]", unpack(packed)), len(packed))
+        if not self._messages:
+            asyncio.get_running_loop().call_soon(self._take_messages)
+        self._messages.append(message)
+        return message.answered
+
+    def _take_messages(self) -> None:
+        messages, self._messages = self._messages, []
+        if self.serves:
+            self._groups.put_envelopes(messages, _give)
 
     async def answer_reader(self, name: str, args: object) -> Value:
         """Answer the call of a reading program.

@@ -272,7 +272,7 @@ class Bus:
 
         async def send(broker: VirtualBroker) -> SentEnvelope:
             emitter_id = find_emitter(catalog, {event_type for event_type, _ in listed}, login)
-            emitter = InMemoryEmitter(broker.front, emitter_id, self._machine.random)
+            emitter = InMemoryEmitter(broker, emitter_id, self._machine.random)
             return await emitter.send(
                 listed,
                 options,

@@ -7,19 +7,17 @@ from random import Random
 from uuid import UUID
 
 from xbus.broker.front.envelopes import NewEvent
-from xbus.broker.front.front import Front
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.writes import SealReceipt
 from xbus.emitter.receipt import Receipt
 from xbus.envelope import EnvelopeHead
-from xbus.errors import Refused
+from xbus.errors import Failed, Refused
 from xbus.headers import NO_TAGS, EventTags
-from xbus.ids import numbered_event_id
+from xbus.ids import format_uuid, numbered_event_id, token_hash
 from xbus.rpc.codec import Value, pack_items, unpack
 from xbus.rpc.deferred import awaited
 from xbus.rpc.items import item_bytes
-
-SESSION = b"the session of the test"
+from xbus.testing.broker import VirtualBroker, token_of
 
 
 @dataclass(frozen=True)
@@ -39,14 +37,16 @@ class InMemoryEmitter:
     """Sends envelopes as one of the bus's emitters.
 
     Args:
-        front: what takes them.
+        broker: takes them.
         emitter_id: of the emitter.
         random: makes the ids.
     """
 
-    def __init__(self, front: Front, emitter_id: int, random: Random) -> None:
-        self._front = front
+    def __init__(self, broker: VirtualBroker, emitter_id: int, random: Random) -> None:
+        self._broker = broker
+        self._front = broker.front
         self._emitter_id = emitter_id
+        self._session = token_hash(token_of(emitter_id))
         self._random = random
 
     async def send(
@@ -69,12 +69,25 @@ class InMemoryEmitter:
         packed = [(name, [item_bytes(value) for value in values]) for name, values in events]
         if any(wants_reply(name) for name, _ in packed):
             return await self._stream(packed, options, tags)
+        if len(packed) == 1:
+            return SentEnvelope(await self._put(*packed[0], options, tags), [None])
         new = [NewEvent(self._new_id(), name, len(items), pack_items(items), tags) for name, items in packed]
         if options.key is not None:
-            receipt = await self._front.put_keyed(self._emitter_id, SESSION, new, options)
+            receipt = await self._front.put_keyed(self._emitter_id, self._session, new, options)
         else:
             receipt = await awaited(self._front.put_envelope(self._emitter_id, self._new_id(), new, options))
         return SentEnvelope(_receipt(receipt), [None] * len(events))
+
+    async def _put(self, name: str, items: Sequence[bytes], options: EnvelopeHead, tags: EventTags) -> Receipt:
+        """Put an envelope of one event by the verb that takes groups of them, as the SDK does."""
+        ids = (None, None) if options.key is not None else (self._new_id().bytes, self._new_id().bytes)
+        entry = [*ids, name, len(items), pack_items(items), options, tags]
+        (answer,) = await self._broker.put_envelopes(self._emitter_id, [entry])
+        if isinstance(answer, dict):
+            error = Refused if answer["refused"] else Failed
+            raise error(answer["cause"], answer["next_step"], code=answer["code"], details=answer["details"])
+        envelope_id, position, content_hash = answer
+        return Receipt(format_uuid(envelope_id), position, 1, len(items), content_hash)
 
     async def _stream(
         self, events: Sequence[tuple[str, list[bytes]]], options: EnvelopeHead, tags: EventTags
@@ -82,7 +95,7 @@ class InMemoryEmitter:
         """Send event by event: the emitter waits for each reply."""
         front, emitter_id = self._front, self._emitter_id
         if options.key is not None:
-            envelope_id = await front.start_keyed(emitter_id, SESSION, options)
+            envelope_id = await front.start_keyed(emitter_id, self._session, options)
         else:
             start = functools.partial(front.start_envelope, is_new=True, options=options)
             envelope_id = await awaited(start(emitter_id, self._new_id()))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.documentation import CHECKOUT
+from xbus.broker.front.front import Front
 from xbus.config import BackSettings
 from xbus.errors import ConfigurationError, Refused, TimedOut
 from xbus.recipient import Consumer, Envelope, Event, Item, Refusal, Worker
@@ -67,6 +68,28 @@ class Ledger(Consumer):
 
 def names(*found: str) -> list[dict[str, str]]:
     return [{"name": name} for name in found]
+
+
+def test_an_envelope_of_one_event_takes_the_way_of_groups(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that the SDK puts."""
+    groups: list[list[Any]] = []
+    put_group = Front.put_group
+
+    def noted(front: Front, emitter_ids: Any, entries: Any) -> Any:
+        sealing = put_group(front, emitter_ids, entries)
+        groups.append(entries)
+        return sealing
+
+    monkeypatch.setattr(Front, "put_group", noted)
+    bus.type("names").to("ledger")
+    receipt = bus.emit("names", [1, 2], ordering_key="Ada", headers={"shop": "Paris"})
+    assert bus.emit("names", [3], key="order 1") == bus.emit("names", [3], key="order 1")
+    bus.emit_all([("names", [4]), ("names", [5])])
+    assert [len(entries) for entries in groups] == [1, 1, 1]
+    assert (receipt.position, receipt.events, receipt.items) == (1, 1, 2)
+    with pytest.raises(Refused, match="nothing"):
+        bus.emit("nothing", [1])
+
 
 
 def test_items_take_every_way_of_the_graph(bus: Bus) -> None:

@@ -78,7 +78,7 @@ class VirtualRunner:
         await broker.unless_dead(ended)
 
     async def _send(self, broker: VirtualBroker, run: BotRun, output: GatheredOutput) -> Outcome:
-        emitter = InMemoryEmitter(broker.front, broker.emitter_id(run["login"]), self._random)
+        emitter = InMemoryEmitter(broker, broker.emitter_id(run["login"]), self._random)
         options = EnvelopeHead(None, run["key"])
         try:
             await broker.unless_dead(emitter.send(output.events, options, lambda name: False))
