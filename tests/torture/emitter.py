@@ -5,6 +5,7 @@ import asyncio
 import os
 import random
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.torture.history import Log, lines
@@ -16,7 +17,11 @@ CANCELLED = 0.08
 """How many of the envelopes are cancelled."""
 
 PAUSE_SECONDS = 0.25
-"""The longest pause between two envelopes; it lets consumers catch up after a fault."""
+"""The longest pause behind an envelope; it lets consumers catch up after a fault. Behind several at once it is as many
+times as long."""
+
+TOGETHER = 0.3
+"""How many of the times several envelopes are sent at once, where the way can."""
 
 ORDERING_KEYS = (None, "north", "south")
 
@@ -43,7 +48,8 @@ def drafted(chance: random.Random, ref: str, way: type[Way]) -> Draft:
     events = [(chance.choice(way.types), chance.randint(0, way.most_items)) for _ in range(count)]
     events[0] = (events[0][0], max(events[0][1], 1))
     ordering_key = chance.choice(ORDERING_KEYS) if way.orders else None
-    return Draft(ref, tuple(events), ordering_key, is_cancelled=way.cancels and chance.random() < CANCELLED)
+    is_cancelled = way.cancels and chance.random() < CANCELLED
+    return Draft(ref, tuple(events), ordering_key, is_cancelled, is_once=way.once > 0 and chance.random() < way.once)
 
 
 async def emit(front: str, login: str, path: Path, seed: int) -> None:
@@ -57,30 +63,39 @@ async def emit(front: str, login: str, path: Path, seed: int) -> None:
     chance = random.Random(f"{seed}/{login}/{number}")
     kind = WAYS[login.partition("_")[0]]
     async with kind(front, login, log, chance) as way:
-        if kind.resumes and broken_off is not None:
-            await send(way, log, broken_off)
+        await send_together(way, log, [draft for draft in broken_off if draft.is_once])
         while not stop.is_set():
+            sent = 1
             if way.has_room():
-                number += 1
-                await send(way, log, drafted(chance, f"{login}-{number}", kind))
+                if kind.most_together > 1 and chance.random() < TOGETHER:
+                    sent = chance.randint(2, kind.most_together)
+                drafts = [drafted(chance, f"{login}-{number + each}", kind) for each in range(1, sent + 1)]
+                number += sent
+                await send_together(way, log, drafts)
             try:
-                await asyncio.wait_for(stop.wait(), chance.uniform(0, PAUSE_SECONDS))
+                await asyncio.wait_for(stop.wait(), chance.uniform(0, sent * PAUSE_SECONDS))
             except TimeoutError:
                 pass  # the next one
 
 
-def begun_before(path: Path) -> tuple[set[str], Draft | None]:
-    """What was begun before this process was: the refs of all, and the one that was broken off."""
+def begun_before(path: Path) -> tuple[set[str], list[Draft]]:
+    """What was begun before this process was: the refs of all, and those that were broken off."""
     begun: dict[str, Draft] = {}
     ended: set[str] = set()
     for line in lines(path):
         if line["what"] == "begin":
             events = tuple((type_name, items) for type_name, items in line["events"])
-            begun[line["ref"]] = Draft(line["ref"], events, line["key"], line["cancelled"])
+            begun[line["ref"]] = Draft(line["ref"], events, line["key"], line["cancelled"], line["once"])
         elif line["what"] in ENDS:
             ended.add(line["ref"])
-    broken_off = [draft for ref, draft in begun.items() if ref not in ended]
-    return set(begun), broken_off[-1] if broken_off else None
+    return set(begun), [draft for ref, draft in begun.items() if ref not in ended]
+
+
+async def send_together(way: Way, log: Log, drafts: Sequence[Draft]) -> None:
+    """Send envelopes at once, whatever becomes of them."""
+    async with asyncio.TaskGroup() as tasks:
+        for draft in drafts:
+            tasks.create_task(send(way, log, draft))
 
 
 async def send(way: Way, log: Log, draft: Draft) -> None:
@@ -91,6 +106,7 @@ async def send(way: Way, log: Log, draft: Draft) -> None:
         events=draft.events,
         key=draft.ordering_key,
         cancelled=draft.is_cancelled,
+        once=draft.is_once,
         headed=way.heads,
     )
     try:

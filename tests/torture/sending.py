@@ -34,6 +34,12 @@ PAUSES = 0.004
 
 LONGEST_PAUSE_SECONDS = 0.1
 
+LATE = 0.4
+"""How many of the envelopes that are put at once come a little later, which cuts them into groups."""
+
+LATEST_SECONDS = 0.02
+"""How much later at the most: about as long as two messages are out."""
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -44,12 +50,14 @@ class Draft:
         events: type and number of items of each.
         ordering_key: where it stands in line at ordered roles; None for the line of those without a key.
         is_cancelled: whether the emitter is to change its mind.
+        is_once: whether it goes under a key, so that what a kill broke off can be sent again and is there once.
     """
 
     ref: str
     events: tuple[tuple[str, int], ...]
     ordering_key: str | None = None
     is_cancelled: bool = False
+    is_once: bool = False
 
     @property
     def count(self) -> int:
@@ -89,7 +97,8 @@ class Way:
         most_events: how many events an envelope may hold.
         cancels: whether an envelope can be cancelled.
         orders: whether it can have an ordering key.
-        resumes: whether an envelope that a kill broke off may be sent again.
+        most_together: how many envelopes it may send at once.
+        once: how many of its envelopes go under a key, as a share.
         heads: whether its events have headers.
     """
 
@@ -98,7 +107,8 @@ class Way:
     most_events: ClassVar[int] = 4
     cancels: ClassVar[bool] = True
     orders: ClassVar[bool] = True
-    resumes: ClassVar[bool] = False
+    most_together: ClassVar[int] = 1
+    once: ClassVar[float] = 0.0
     heads: ClassVar[bool] = False
 
     def __init__(self, front: str, login: str, log: Log, chance: random.Random) -> None:
@@ -201,9 +211,9 @@ class Batches(_Sdk):
 
 
 class Once(Batches):
-    """The same under a key, so that what a kill broke off can be sent again and is there once."""
+    """The same under a key."""
 
-    resumes = True
+    once = 1.0
 
     def begin(self, draft: Draft) -> AsyncEnvelope:
         return self.emitter.envelope(ordering_key=draft.ordering_key, key=draft.ref, headers=draft.envelope_headers)
@@ -228,16 +238,25 @@ class Queued(Once):
 
 
 class Small(_Sdk):
-    """Whole envelopes of one event in one call."""
+    """Whole envelopes of one event, of which the SDK makes groups: those put in one turn, and those put meanwhile."""
 
     most_items = 20
     most_events = 1
+    most_together = 12
+    once = 0.3
     cancels = False
 
     async def send(self, draft: Draft) -> None:
+        if self.chance.random() < LATE:
+            await asyncio.sleep(self.chance.uniform(0, LATEST_SECONDS))
         self.sealing(draft)
-        headers = draft.envelope_headers | draft.event_headers(0)
-        put = self.emitter.put(draft.events[0][0], draft.items(0), ordering_key=draft.ordering_key, headers=headers)
+        put = self.emitter.put(
+            draft.events[0][0],
+            draft.items(0),
+            ordering_key=draft.ordering_key,
+            key=draft.ref if draft.is_once else None,
+            headers=draft.envelope_headers | draft.event_headers(0),
+        )
         self.sealed(draft, await put)
 
 

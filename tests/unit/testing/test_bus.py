@@ -91,7 +91,6 @@ def test_an_envelope_of_one_event_takes_the_way_of_groups(bus: Bus, monkeypatch:
         bus.emit("nothing", [1])
 
 
-
 def test_items_take_every_way_of_the_graph(bus: Bus) -> None:
     orders = bus.type("orders").to("archive")
     orders.through("capitals").to("ledger", "archive")
