@@ -14,6 +14,7 @@ from tests.torture.arena import Arena
 from tests.torture.checker import Verdict, check, refusal_is_explained
 from tests.torture.database import database
 from tests.torture.drain import Lacking, drain
+from tests.torture.examining import Examiner
 from tests.torture.faults import Targets, chosen, plan
 from tests.torture.history import Commit, History, Log, lines, read_commits, read_faults, read_sent
 from tests.torture.settings import Settings
@@ -98,7 +99,8 @@ async def torture(settings: Settings, folder: Path) -> Outcome:
     async with database(settings.database, folder) as journal:
         bus.set_up(journal.own_url)
         arena = Arena(folder, journal.url, settings.seed)
-        striker = Striker(arena, journal, Log(folder / FAULTS_FILE))
+        examiner = Examiner(journal.own_url, folder)
+        striker = Striker(arena, journal, Log(folder / FAULTS_FILE), examiner)
         kinds = chosen(settings.faults, striker.targets)
         direct = {
             name: {role: path for role, path in ways.items() if role not in arena.chained}
@@ -106,7 +108,7 @@ async def torture(settings: Settings, folder: Path) -> Outcome:
         }
         asker = Asker(journal.own_url, arena.config_path, direct, settings.seed)
         async with arena.open():
-            await _strike(settings, striker, {kind: striker.targets[kind] for kind in kinds}, asker)
+            await _strike(settings, striker, {kind: striker.targets[kind] for kind in kinds}, asker, examiner)
             await arena.end_emitters()
             _tell("all emitters have ended, draining")
             left = await drain(Lacking(journal.own_url, arena.routes, arena.chained, _logs(arena, arena.consumers)))
@@ -116,22 +118,28 @@ async def torture(settings: Settings, folder: Path) -> Outcome:
                 {role: {done.envelope_id for done in of} for role, of in _commits(arena).items()}
             )
             await arena.end_others()
+            await examiner.examine_at_rest("at the end")
         made = bus.Made(journal.own_url).look()
         history = _history(arena, journal.own_url, made)
     problems = (
         *_made_twice(made),
         *arena.problems,
         *asker.problems,
+        *examiner.problems,
         *_refusals(arena, history),
         *_memory(arena.broker.peak_rss_mib, settings.peak_rss_mib),
     )
+    _tell(f"examined the journal {examiner.examined} times")
     return Outcome(check(history), problems, arena.broker.peak_rss_mib, striker.struck)
 
 
-async def _strike(settings: Settings, striker: Striker, targets: Targets, asker: Asker) -> None:
+async def _strike(settings: Settings, striker: Striker, targets: Targets, asker: Asker, examiner: Examiner) -> None:
     told = time.monotonic()
     for number, cycle in enumerate(plan(settings.seed, settings.cycles, targets), 1):
+        examiner.begin(number)
         await striker.carry_out(cycle)
+        if examiner.is_due:
+            await examiner.examine_at_rest("behind it")
         await asker.ask()
         if time.monotonic() > told + TOLD_EVERY_SECONDS:
             told = time.monotonic()

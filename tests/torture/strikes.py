@@ -17,6 +17,7 @@ from tests.torture import bus
 from tests.torture.arena import Arena
 from tests.torture.checker import EVERYBODYS
 from tests.torture.database import LEFT_BYTES, Database, Fault, Lost
+from tests.torture.examining import Examiner
 from tests.torture.faults import Cycle, Strike, Targets
 from tests.torture.history import TAKEOVER, Log
 from tests.torture.program import Program
@@ -46,13 +47,15 @@ class Striker:
 
     Args:
         log: of what struck.
+        examiner: examines what a broker leaves that is killed.
 
     Attributes:
         struck: how often, by kind.
     """
 
-    def __init__(self, arena: Arena, database: Database, log: Log) -> None:
+    def __init__(self, arena: Arena, database: Database, log: Log, examiner: Examiner) -> None:
         self._arena = arena
+        self._examiner = examiner
         self._log = log
         self._url = database.own_url
         self._ways, self._targets = _ways(arena, database, self)
@@ -87,7 +90,11 @@ class Striker:
         """SIGKILL, and start it again later."""
         program = self._program(name)
         program.kill()
-        await asyncio.sleep(seconds)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(asyncio.sleep(seconds))
+            if program is self._arena.broker and self._examiner.is_due:
+                # A database that is struck meanwhile is examined behind the cycle.
+                tasks.create_task(self._examiner.examine("while the broker was down"))
         await program.start()
 
     async def restart(self, name: str, seconds: float) -> None:
