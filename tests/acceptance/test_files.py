@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import StartDaemon
 from tests.support import postgres
 from tests.support.bus import PASSWORD, add_bus
-from tests.support.damage import examined
+from tests.support.fsck import examined
 from tests.support.processes import run, script
 from tests.support.sdk import emit
 from tests.support.serving import serving

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.contract.test_put import whole
-from tests.support.damage import examined
+from tests.support.fsck import examined
 from tests.support.journal import Scribe, change_segments, remove_segments
 from xbus import model
 from xbus.broker.back.log import LogReader

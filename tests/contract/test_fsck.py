@@ -12,7 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.bus import apply_text
-from tests.support.damage import columns, damaged_copies, examined, fill
+from tests.support.damage import columns, damaged_copies, fill
+from tests.support.fsck import examined
 from tests.support.journal import NOW, Scribe, add_small_bus, looking
 from xbus import model
 from xbus.broker.journal.database import schema
@@ -21,14 +22,42 @@ from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.fsck.faults import FaultCode
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.contents import BLOCK_POSITIONS, read_unlisted
-from xbus.broker.journal.writes import PutEnvelope, PutEvent
+from xbus.broker.journal.writes import DeliveryMove, DeliveryRow, ProgressUpdate, PutEnvelope, PutEvent
 from xbus.rpc.codec import pack_items
+from xbus.states import DeliveryState
 
 
 async def test_a_good_journal_has_no_faults(shared_url: str, shared_journal: Journal, shared_scribe: Scribe) -> None:
     assert examined(shared_url) == []
     await fill(shared_url, shared_journal, shared_scribe)
     assert examined(shared_url) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "service", "is_right"),
+    [
+        (DeliveryState.WAITING, "output_not_ready", None, True),
+        (DeliveryState.WAITING, "output_not_ready", "names", False),
+        (DeliveryState.WAITING, "worker_absent", "names", True),
+        (DeliveryState.WAITING, "worker_absent", None, False),
+        (DeliveryState.RETRY, "timed_out", None, True),
+        (DeliveryState.RETRY, "timed_out", "names", False),
+    ],
+)
+async def test_what_waits_for_a_worker_names_its_service_and_what_waits_for_an_output_none(
+    shared_url: str,
+    shared_journal: Journal,
+    shared_scribe: Scribe,
+    state: DeliveryState,
+    code: str,
+    service: str | None,
+    is_right: bool,
+) -> None:
+    receipt = await shared_scribe.put([b"x"], type_name="flights")
+    of_envelope = shared_scribe.role_id(), receipt.envelope_id, receipt.position
+    row = DeliveryRow(*of_envelope, state, 1, code, "the worker sleeps", service)
+    await shared_journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, row)]))
+    assert [fault.code for fault in examined(shared_url)] == [FaultCode.PROGRESS_WRONG] * (not is_right)
 
 
 UNPROTECTED = {

@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from tests.support.damage import examined
+from tests.support.fsck import examined
 from tests.support.reading_bus import make_reading_bus
 from xbus import model
 from xbus.broker.journal.database.connection import writing

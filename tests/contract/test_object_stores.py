@@ -13,8 +13,8 @@ from pyarrow import fs
 
 from tests.contract.test_put import whole
 from tests.support.clock import StandingClock
-from tests.support.damage import examined
 from tests.support.disks import MEBIBYTE, small_disk
+from tests.support.fsck import examined
 from tests.support.journal import Scribe, looking
 from tests.support.s3 import address, s3_bucket
 from tests.torture.proxy import Proxy

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 
 from tests.contract.test_put import whole
 from tests.support.clock import StandingClock
-from tests.support.damage import examined
 from tests.support.faults import Faults
+from tests.support.fsck import examined
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.housekeeping import objects

@@ -210,7 +210,7 @@ class Trial:
                 await asyncio.to_thread(self._rearrange, which)
             case "kill":
                 self.kills += 1
-                await asyncio.to_thread(self._broker.kill)
+                await asyncio.to_thread(self._broker.crash)
                 await asyncio.to_thread(self._broker.start)
 
     def _rearrange(self, which: str) -> None:

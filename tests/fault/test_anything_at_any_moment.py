@@ -184,7 +184,7 @@ def _is_settled(url: str, envelope_id: str) -> bool:
 
 
 async def _crash(daemon: Daemon) -> None:
-    daemon.kill()
+    daemon.crash()
     await asyncio.to_thread(daemon.start)
 
 

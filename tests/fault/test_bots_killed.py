@@ -119,7 +119,7 @@ def test_each_slot_and_each_batch_is_put_once(
         time.sleep(chance.uniform(0.3, 1.5))
         runners.strike()
         if number == STRIKES // 2:
-            world.daemon.kill()
+            world.daemon.crash()
             world.daemon.start()
     runners.go_on(float("inf"))
     wait_until(lambda: len(world.values("refunds")) >= ITEMS and world.ended(), "all is done", 150)

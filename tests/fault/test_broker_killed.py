@@ -18,8 +18,8 @@ GRAPH = {"test_event": {"w": ["c"], "c": []}}
 
 
 async def crash(daemon: Daemon) -> None:
-    """Kill the broker and start it again, while the clients of the test live on."""
-    daemon.kill()
+    """Kill the broker, examine its journal and start it again, while the clients of the test live on."""
+    daemon.crash()
     await asyncio.to_thread(daemon.start)
 
 
@@ -101,7 +101,7 @@ async def _crash_in_a_run(url: str, start_daemon: StartDaemon, at: str, who: str
         behind = await emitter.emit(b"behind")
         await eventually(reached.is_set, "the run is where it is to break off")
         calls_before = {recipient: len(recipient.calls) for recipient in (worker, consumer)}
-        daemon.kill()
+        daemon.crash()
         held.behave.clear()
         go_on.set()
         await asyncio.to_thread(daemon.start)

@@ -62,7 +62,7 @@ async def test_a_job_outlives_the_broker(end: str, database_url: str, start_daem
         await eventually(halves.at_work.is_set, "the output is begun")
         await become(database_url, receipt.envelope_id, store_1="waiting")
         if end == "kill":
-            daemon.kill()
+            daemon.crash()
         else:
             assert await asyncio.to_thread(daemon.stop) == 0
         # It goes on, and ends, while nobody is there to be told.
@@ -88,7 +88,7 @@ async def test_the_broker_is_killed_again_and_again(database_url: str, start_dae
         for seconds in (0.0, 0.1, 0.3, 0.6):
             receipts.append(await emit(daemon, send_numbers(2_000)))
             await asyncio.sleep(seconds)
-            daemon.kill()
+            daemon.crash()
             await asyncio.to_thread(daemon.start)
         for receipt in receipts:
             await become(database_url, receipt.envelope_id, store_1="done")
@@ -202,7 +202,7 @@ async def test_a_program_that_is_killed_leaves_nothing_that_counts(
         receipt = await emit(daemon, send_numbers(200))
         await eventually(lambda: attempts(sqlite_url) == [("building", None)], "the output is begun")
         doomed.kill()
-        daemon.kill()
+        daemon.crash()
         await asyncio.to_thread(daemon.start)
         async with serving(daemon, "halves_1", Halves(sqlite_url)):
             await become(sqlite_url, receipt.envelope_id, store_1="done")

@@ -42,7 +42,7 @@ async def test_each_output_is_emitted_once_however_often_the_broker_is_killed(
             await emit(daemon, send_values([f"{number} of {KILLS}", *VALUES]))
             await eventually(lambda number=number: ready(database_url) == number, "the output is ready")  # type: ignore[misc]
             await asyncio.sleep(choices.uniform(0, MOST_SECONDS))
-            daemon.kill()
+            daemon.crash()
             await asyncio.to_thread(daemon.start)
         await eventually(lambda: len(copied_hashes(database_url)) == KILLS, "all is emitted")
     assert copied_hashes(database_url) == output_hashes(database_url)

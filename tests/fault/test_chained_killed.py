@@ -86,7 +86,7 @@ def test_each_envelope_is_made_once_however_often_the_broker_is_killed(
     daemon = start_daemon(database_url)
     send(daemon.front)
     for _ in range(KILLS):
-        daemon.kill()
+        daemon.crash()
         daemon.start()
         time.sleep(choices.uniform(0, MOST_SECONDS))
     wait_until(lambda: count(database_url, "copies/once") == SMALL + LARGE, "all is made")

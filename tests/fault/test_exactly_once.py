@@ -116,7 +116,7 @@ def test_an_outbox_is_filled_while_the_broker_is_away_and_sent_in_order_once(
     flushing.kill()
     flushing = start_process(*flush)
     wait_until(lambda: len(list(arrived(sqlite_url))) > ENVELOPES // 2, "half of them are there")
-    daemon.kill()
+    daemon.crash()
     daemon.start()
     assert flushing.wait() == 0, flushing.text
     assert list(arrived(sqlite_url)) == wanted()

@@ -31,7 +31,7 @@ async def test_what_waited_for_the_first_graph_comes_though_the_broker_is_killed
         consumer.behave["end_envelope"] = hold_after_some
         add_bus(database_url, {"test_event": {"c": []}, "early": {"c": []}})
         await eventually(held.is_set, "some were delivered")
-        daemon.kill()
+        daemon.crash()
         consumer.behave.clear()
         goes_on.set()
         await asyncio.to_thread(daemon.start)

@@ -20,7 +20,7 @@ async def test_a_pause_outlives_a_killed_broker(database_url: str, start_daemon:
         for _ in range(3):
             async with OldEmitter(daemon.front) as emitter:
                 owed += [await emitter.emit(b"item") for _ in range(5)]
-            daemon.kill()
+            daemon.crash()
             await asyncio.to_thread(daemon.start)
         await other.wait_for(owed)
         assert paused.committed == []
@@ -37,7 +37,7 @@ async def test_a_pause_that_ends_while_the_broker_is_away(database_url: str, sta
         await xbus(daemon, "pause", "service", "c", "--reason", "moving house", "--until", until.isoformat())
         await eventually(lambda: "recipient paused" in daemon.log, "nothing begins any more")
         owed = await emitter.emit(b"item")
-        daemon.kill()
+        daemon.crash()
         await eventually(lambda: datetime.now(UTC) > until, "its time is over")
         await asyncio.to_thread(daemon.start)
         await consumer.wait_for([owed])

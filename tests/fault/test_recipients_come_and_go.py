@@ -314,7 +314,7 @@ async def test_what_waits_comes_once_however_often_the_broker_was_started_meanwh
         await become(sqlite_url, sent[-1], d_1="waiting")
         for crash in (True, False, True):
             if crash:
-                daemon.kill()
+                daemon.crash()
             await asyncio.to_thread(daemon.restart)
         async with OldWorker(daemon.back, "w_1"), OldConsumer(daemon.back, "c_1") as absent:
             await present.wait_for(sent)

@@ -32,7 +32,7 @@ async def test_a_retry_that_a_crash_broke_off_is_done_once(database_url: str, st
 
         asked = [asyncio.create_task(retry(event_id)) for event_id in sent]
         await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-        daemon.kill()
+        daemon.crash()
         for task in asked:
             task.cancel()
         await asyncio.wait(asked)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.fsck import examined
 from tests.support.ports import free_port
 from tests.support.processes import Process, script
 from tests.support.waiting import wait_until
@@ -119,6 +120,12 @@ class Daemon:
         """End it with SIGKILL: a crash."""
         if self._process is not None:
             self._process.kill()
+
+    def crash(self) -> None:
+        """Kill it, and examine the whole journal that it leaves: nothing is wrong in it, nor miscounted."""
+        self.kill()
+        found = examined(self.url)
+        assert not found, found
 
     def restart(self) -> None:
         """Stop it if it runs, and start it on the same ports."""

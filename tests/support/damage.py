@@ -16,9 +16,7 @@ from tests.support.attempts import event_of, make_output
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.audit.chain import hang_all
-from xbus.broker.journal.database.connection import connected_to_states, writing
-from xbus.broker.journal.fsck.examination import examine
-from xbus.broker.journal.fsck.faults import Fault, FaultCode
+from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Cancel, PutEnvelope, PutEvent
 from xbus.envelope import EnvelopeHead
@@ -27,13 +25,6 @@ from xbus.ids import keyed_envelope_id, numbered_event_id
 from xbus.rpc.codec import pack_items
 
 HEADERS = pack_headers({"colour": "red"})
-
-
-def examined(url: str) -> list[Fault]:
-    """The faults of a journal; not that PostgreSQL keeps no checksums here."""
-    with connected_to_states(url) as connection:
-        found = list(examine(connection, lambda rows: None))
-    return [fault for fault in found if fault.code is not FaultCode.NO_CHECKSUMS]
 
 
 async def fill(url: str, journal: Journal, scribe: Scribe) -> None:

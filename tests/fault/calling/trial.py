@@ -145,7 +145,7 @@ class HttpTrial:
         self.struck[kind] += 1
         match kind:
             case "broker":
-                self._broker.kill()
+                self._broker.crash()
                 self._broker.start()
             case "gateway":
                 gate = self._chance.choice(self._gates)

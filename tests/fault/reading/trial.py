@@ -185,7 +185,7 @@ class ReaderTrial:
         awake = self._programs.awake
         kind = self._chance.choices([*STRIKES], [*STRIKES.values()])[0]
         if kind == "broker":
-            await asyncio.to_thread(self._broker.kill)
+            await asyncio.to_thread(self._broker.crash)
             await asyncio.to_thread(self._broker.start)
         elif awake:
             number = self._chance.choice(awake)

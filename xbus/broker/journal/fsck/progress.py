@@ -8,12 +8,20 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.database.rows import NamedRows
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
+from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY
 from xbus.broker.journal.log.reading import read_head
+from xbus.states import DeliveryState
 
 MOST_OF_A_QUESTION = 100
 """Rows that are named for each question."""
 
 _CURSOR, _DELIVERY, _ENVELOPE, _EVENT = model.cursor.c, model.delivery.c, model.envelope.c, model.event.c
+
+_WAITS_FOR_WORKER = sa.and_(
+    _DELIVERY.state == DeliveryState.WAITING.value,
+    # An output is made in one place of the bus, whoever makes it.
+    _DELIVERY.code != OUTPUT_NOT_READY,
+)
 
 
 def check_progress(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
@@ -110,7 +118,7 @@ _QUESTIONS = (
         "its ordering key is not that of its envelope",
     ),
     _against_its_envelope(
-        sa.or_(_DELIVERY.attempts < 0, (_DELIVERY.state == "waiting") != _DELIVERY.service_id.is_not(None)),
+        sa.or_(_DELIVERY.attempts < 0, _WAITS_FOR_WORKER != _DELIVERY.service_id.is_not(None)),
         "its state, its attempts and the service that it waits for do not go together",
     ),
     *map(_of_another_envelope, (model.reply, model.parked_item, model.failure)),
