@@ -9,9 +9,10 @@ import pytest
 
 from tests.support.clock import StandingClock
 from tests.support.faults import Faults
+from tests.support.groups import LIMITS
 from tests.support.journal import Scribe, memory_engine
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes.checks import Checks, EnvelopeLimits, NewEvent
+from xbus.broker.front.envelopes.checks import Checks, NewEvent
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import EndedEvent
 from xbus.broker.front.front import Front
@@ -24,9 +25,6 @@ from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items
 from xbus.supervision.health import Health
 
-LIMITS = EnvelopeLimits(
-    item_bytes=1_000, batch_bytes=5_000, envelope_items=100, envelope_bytes=20_000, envelope_events=1_000
-)
 REPLY_SECONDS = 30.0
 
 

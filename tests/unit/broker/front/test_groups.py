@@ -4,8 +4,9 @@ import asyncio
 import logging
 import sys
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import FrameType, SimpleNamespace
@@ -16,15 +17,36 @@ import sqlalchemy as sa
 
 from tests.support.clock import StandingClock
 from tests.support.faults import Faults
+from tests.support.groups import (
+    HEADERS,
+    TOKENS,
+    WRONG,
+    Entry,
+    Message,
+    a_front,
+    all_rows,
+    an_intake,
+    carried_out,
+    entry,
+    give,
+    keyed,
+    messages_of,
+    patiently,
+    put_one,
+    putting,
+    some_calls,
+    told,
+    unplaced,
+    without_position,
+)
 from tests.support.journal import NOW, Scribe, add_small_bus, memory_engine
-from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
+from tests.unit.broker.front.conftest import Desk
 from xbus import model
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes import Checks, ReplyRequests, not_plain
+from xbus.broker.front.envelopes import not_plain
 from xbus.broker.front.envelopes.checks import Throttle
 from xbus.broker.front.front import Front
 from xbus.broker.front.groups import SPAN_ENVELOPES, GroupIntake, ThrottlingDispatch
-from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
@@ -34,81 +56,13 @@ from xbus.broker.journal.writes import SealedGroup, SendingLimits
 from xbus.broker.sessions import Sessions
 from xbus.envelope import EnvelopeHead
 from xbus.errors import Failed, JournalUnavailable, Refused
-from xbus.headers import EventTags, pack_headers
+from xbus.headers import EventTags
 from xbus.ids import numbered_event_id
 from xbus.rpc.answering import Answering, Call
-from xbus.rpc.codec import pack as packed
-from xbus.rpc.codec import pack_items, unpack
+from xbus.rpc.codec import pack_items
 from xbus.rpc.deferred import Promise
 from xbus.rpc.dispatch import Dispatch, verb
 from xbus.rpc.frames import decode_reply, encode_request
-from xbus.supervision.health import Health
-
-Entry: TypeAlias = Any
-TOKENS = cast(Sessions, SimpleNamespace(owner=int))
-"""Sessions in which the token of each emitter is its id, without a call of Python for each."""
-
-
-def entry(random: Random, *items: bytes, type_name: str = "notes", head: Any = None, tags: Any = None) -> Entry:
-    data = pack_items(items) if items else b""
-    ids = [random.randbytes(6) + b"\x70" + random.randbytes(9) for _ in range(2)]
-    return [*ids, type_name, len(items), data, head, tags]
-
-
-def keyed(key: str, *items: bytes, headers: bytes | None = None) -> Entry:
-    return [None, None, "notes", len(items), pack_items(items), [None, key, headers], None]
-
-
-class Message:
-    """A call of ``xbus.put_envelopes``.
-
-    Args:
-        emitter_id: of its emitter, whose token this is.
-        entries: its envelopes.
-
-    Attributes:
-        answered: gets the answer.
-    """
-
-    def __init__(self, emitter_id: int, entries: Sequence[Entry], *, in_order: bool = False) -> None:
-        self.args: list[Any] = [str(emitter_id), on_wire(entries), in_order]
-        self.size = len(packed(self.args))
-        self.answered: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-
-
-def give(messages: Sequence[Any], answers: Sequence[Any]) -> None:
-    """Answer messages."""
-    for message, answer in zip(messages, answers, strict=True):
-        if isinstance(answer, Exception):
-            message.answered.set_exception(answer)
-        else:
-            message.answered.set_result([*answer])
-
-
-def putting(intake: GroupIntake, *messages: Message) -> "list[asyncio.Future[list[Any]]]":
-    """Put the messages of a turn of the loop; their answers come later."""
-    intake.put_envelopes(messages, give)
-    return [message.answered for message in messages]
-
-
-async def put_one(
-    intake: GroupIntake, emitter_id: int, entries: Sequence[Entry], *, in_order: bool = False
-) -> list[Any]:
-    """Put a message alone."""
-    (answered,) = putting(intake, Message(emitter_id, entries, in_order=in_order))
-    return await answered
-
-
-async def put_patiently(intake: GroupIntake, emitter_id: int, entries: Sequence[Entry]) -> list[Any]:
-    """Put a message alone, anew where the fate of an earlier envelope is not known in time, as on a busy machine."""
-    return await patiently(intake, emitter_id, entries, await put_one(intake, emitter_id, entries))
-
-
-async def patiently(intake: GroupIntake, emitter_id: int, entries: Sequence[Entry], answers: list[Any]) -> list[Any]:
-    """Give the answers to a message that was put; those of another try where it is to be put again."""
-    while (False, JournalUnavailable.default_code) in map(_told, answers):
-        answers = await put_one(intake, emitter_id, entries)
-    return answers
 
 
 @pytest.fixture
@@ -124,11 +78,6 @@ def put(intake: GroupIntake, north: Desk) -> Callable[[list[Entry]], Awaitable[l
         return await put_one(intake, north.emitter_id, entries)
 
     return put
-
-
-def on_wire(entries: Sequence[Entry]) -> list[Any]:
-    found: Any = unpack(packed(entries))
-    return list(found)
 
 
 async def test_each_gets_its_receipt(put: Any, journal: Journal) -> None:
@@ -230,21 +179,6 @@ async def test_an_empty_message_is_answered(put: Any) -> None:
     assert await put([]) == []
 
 
-WRONG: dict[str, Callable[[Random], Any]] = {
-    "unknown_type": lambda random: entry(random, b"x", type_name="nothing"),
-    "item_too_large": lambda random: entry(random, b"x" * 2000),
-    "bad_items": lambda random: [*entry(random, b"x")[:3], 2, pack_items([b"x"]), None, None],
-    "headers_too_large": lambda random: entry(random, b"x", tags=[packed({"a": "x" * 5000}), None]),
-    "bad_partition_key": lambda random: entry(random, b"x", tags=[None, ""]),
-    "wrong_arguments": lambda random: [b"short", *entry(random, b"x")[1:]],
-    "wrong_arguments: version": lambda random: [uuid.uuid5(uuid.NAMESPACE_DNS, "a").bytes, *entry(random, b"x")[1:]],
-    "wrong_arguments: form": lambda random: "no list",
-    "wrong_arguments: head": lambda random: entry(random, b"x", head=["a"]),
-    "wrong_arguments: key": lambda random: entry(random, b"x", head=[None, "", None]),
-    "wrong_arguments: number": lambda random: [*entry(random, b"x")[:3], -1, b"", None, None],
-}
-
-
 @pytest.mark.parametrize("fault", WRONG)
 async def test_one_that_is_wrong_is_refused_and_the_others_stay(put: Any, journal: Journal, fault: str) -> None:
     random = Random(7)
@@ -274,7 +208,7 @@ async def test_the_taken_id_of_an_event_is_refused_and_the_others_stay(put: Any)
     await put([first])
     of_event, fresh = [entry(random, b"b")[0], *first[1:]], entry(random, b"c")
     refused, receipt = await put([of_event, fresh])
-    assert _told(refused) == (True, "event_id_taken")
+    assert told(refused) == (True, "event_id_taken")
     assert receipt[:2] == (fresh[0], 2)
 
 
@@ -316,8 +250,8 @@ async def test_in_order_none_is_taken_behind_one_that_is_wrong(put_in_order: Any
     entries = [entry(random, b"a"), WRONG[fault](random), entry(random, b"b"), entry(random, b"c")]
     first, wrong, *behind = await put_in_order(entries)
     assert first[1] == 1
-    assert _told(wrong) == (True, fault.partition(":")[0])
-    assert [_told(each) for each in behind] == [(False, "behind_another")] * 2
+    assert told(wrong) == (True, fault.partition(":")[0])
+    assert [told(each) for each in behind] == [(False, "behind_another")] * 2
     assert await journal.read(read_head) == 1
 
 
@@ -331,8 +265,8 @@ async def test_in_order_a_limit_of_the_emitter_stops_all(put_in_order: Any, jour
         for name in ("charge", "charge_all"):
             patched.setattr(Throttle, name, charge)
         limited, *behind = await put_in_order(entries)
-    assert _told(limited) == (False, "slow_down")
-    assert [_told(each) for each in behind] == [(False, "behind_another")] * 3
+    assert told(limited) == (False, "slow_down")
+    assert [told(each) for each in behind] == [(False, "behind_another")] * 3
     assert [each[1] for each in await put_in_order(entries[:3])] == [1, 2, 3]
 
 
@@ -353,7 +287,7 @@ async def test_large_data_goes_to_the_object_store(sqlite_url: str, tmp_path: Pa
     entries = [entry(random, b"a"), entry(random, b"x" * 600), entry(random, b"b")]
     async with an_intake(create_engine(sqlite_url), objects) as (intake, journal, emitter_id):
         receipts = await put_one(intake, emitter_id, entries)
-        data = {bytes(row["event_id"].bytes): row["data"] for row in (await journal.read(_all_rows))[2]}
+        data = {bytes(row["event_id"].bytes): row["data"] for row in (await journal.read(all_rows))[2]}
     assert all(isinstance(receipt, tuple) for receipt in receipts)
     assert data[entries[0][1]] == pack_items([b"a"])
     digest = data[entries[1][1]]
@@ -361,68 +295,6 @@ async def test_large_data_goes_to_the_object_store(sqlite_url: str, tmp_path: Pa
 
 
 # -- the same calls, cut otherwise -----------------------------------------------------------------------------------
-
-
-HEADERS = pack_headers({"shop": "Paris"})
-
-OTHERWISE: dict[str, Callable[[Random, Entry], Entry]] = {
-    "nothing": lambda _, sent: sent,
-    "content": lambda _, sent: [*sent[:3], 1, pack_items([b"other"]), *sent[5:]],
-    "more items": lambda _, sent: [*sent[:3], sent[3] + 1, sent[4] + pack_items([b"other"]), *sent[5:]],
-    "event": lambda random, sent: [sent[0], sent[1] and entry(random)[1], *sent[2:]],
-    "type": lambda _, sent: [*sent[:2], "flights", *sent[3:]],
-    "headers": lambda _, sent: [*sent[:5], [None, sent[5] and sent[5][1], HEADERS], sent[6]],
-    "ordering key": lambda _, sent: [*sent[:5], ["Ada", *(sent[5] or [None, None, None])[1:]], sent[6]],
-    "partition key": lambda _, sent: [*sent[:6], [None, "client 8"]],
-    "headers of the event": lambda _, sent: [*sent[:6], [HEADERS, None]],
-}
-"""The differences of a repeat from its first time."""
-
-
-def some_calls(random: Random, *, contested: bool = True, earlier: Sequence[Entry] = ()) -> list[Entry]:
-    """Calls as a shop, a careless program and an attacker make them.
-
-    Args:
-        contested: whether different contents come under one id or key.
-        earlier: envelopes that are repeated, too, exactly or otherwise.
-    """
-    calls: list[Entry] = []
-    right: list[Entry] = []
-    left = [*earlier]
-    for number in range(random.randint(1, 30)):
-        items = [b"%d" % number] * random.randint(0, 3)
-        kind = random.random()
-        if left and random.random() < 0.5:
-            before = random.choice(left) if contested else left.pop(random.randrange(len(left)))
-            calls.append(random.choice([*OTHERWISE.values()])(random, before))
-        elif calls and kind < 0.15:
-            calls.append(random.choice(calls))
-        elif right and kind < 0.2 and contested:
-            twin = random.choice(right)
-            calls.append([*twin[:3], 1, pack_items([b"other"]), *twin[5:]])
-        elif kind < 0.3:
-            calls.append(random.choice([*WRONG.values()])(random))
-        elif kind < 0.5:
-            key = random.randint(1, 4)
-            content = random.randint(1, 2) if contested else key
-            calls.append(keyed(f"order {key}", b"%d" % content, headers=HEADERS))
-        else:
-            head = random.choice([None, None, ["Ada", None, None], [None, None, HEADERS]])
-            tags = random.choice([None, None, [HEADERS, None], [None, "client 7"]])
-            right.append(entry(random, *items, type_name=random.choice(["notes", "flights"]), head=head, tags=tags))
-            calls.append(right[-1])
-    return calls
-
-
-def messages_of(calls: Sequence[Entry], cut: str, random: Random) -> list[list[Entry]]:
-    if cut == "together":
-        return [[*calls]]
-    messages: list[list[Entry]] = []
-    for call in calls:
-        if not messages or cut == "singly" or random.random() < 0.3:
-            messages.append([])
-        messages[-1].append(call)
-    return messages
 
 
 class LoneFront(Front):
@@ -433,59 +305,6 @@ class LoneFront(Front):
 
     def put_group(self, *_: object) -> Promise[SealedGroup]:
         raise not_plain()
-
-
-@asynccontextmanager
-async def a_front(journal: Journal, kind: type[Front] = Front) -> AsyncIterator[Front]:
-    """A front that begins over a journal."""
-    clock = StandingClock()
-    async with asyncio.TaskGroup() as tasks:
-        configuration = Configuration(journal)
-        await configuration.refresh()
-        replies = ReplyRequests(journal, Rings(), clock, 30.0)  # type: ignore[arg-type]
-        space = Space(journal, 0, Health("front", clock))
-        yield kind(journal, Checks(configuration, LIMITS, clock), clock, replies, lambda: None, tasks, space)
-
-
-@asynccontextmanager
-async def an_intake(
-    engine: sa.Engine, objects: ObjectPlace | None = None, earlier: "Earlier | None" = None, *, by_groups: bool = True
-) -> AsyncIterator[tuple[GroupIntake, Journal, int]]:
-    """The intake of a front over a fresh journal, with an emitter.
-
-    Args:
-        earlier: the envelopes that a front before it has taken.
-    """
-    async with Journal(engine, "broker", objects=objects) as journal:
-        if earlier:
-            await bring(journal, earlier)
-        async with a_front(journal, Front if by_groups else LoneFront) as front:
-            yield GroupIntake(front, TOKENS, lambda *_: None), journal, (await Scribe.of(journal)).emitter_id("north")
-
-
-async def carried_out(
-    messages: Sequence[list[Entry]],
-    outage: int | None = None,
-    earlier: "Earlier | None" = None,
-    *,
-    by_groups: bool = True,
-) -> tuple[list[Any], list[Any]]:
-    """The answers to all calls, and the rows that a fresh journal has then.
-
-    Args:
-        outage: the message in whose commit the database goes away; it is sent again.
-        earlier: the envelopes that the journal has before.
-    """
-    engine = memory_engine()
-    answers: list[Any] = []
-    async with an_intake(engine, earlier=earlier, by_groups=by_groups) as (intake, journal, emitter_id):
-        for number, message in enumerate(messages):
-            if number == outage:
-                with Faults(engine).before_commit(), suppress(JournalUnavailable):
-                    await put_one(intake, emitter_id, message)
-            answers += await put_patiently(intake, emitter_id, message)
-        rows = await journal.read(_all_rows)
-    return answers, rows
 
 
 Earlier: TypeAlias = dict[str, Entry]
@@ -546,22 +365,19 @@ async def bring_one(desk: Desk, kind: str, sent: Entry) -> None:
         await desk.journal.run(lambda connection: connection.execute(begun))
 
 
-def _all_rows(connection: sa.Connection) -> list[Any]:
-    return [
-        [dict(row) for row in connection.execute(sa.select(table).order_by(*table.primary_key.columns)).mappings()]
-        for table in (model.envelope, model.event, model.log_segment, model.head)
-    ]
-
-
 @pytest.mark.parametrize("seed", range(20))
 async def test_it_makes_no_difference_how_calls_are_cut_into_messages(seed: int) -> None:
     random = Random(seed)
     earlier = some_earlier(random, ENDED)
     calls = some_calls(random, earlier=[*earlier.values()])
-    answers, rows = await carried_out(messages_of(calls, "singly", random), earlier=earlier, by_groups=False)
+    answers, rows = await carried_out(
+        messages_of(calls, "singly", random), prepare=partial(bring, earlier=earlier), kind=LoneFront
+    )
     for cut in ("singly", "together", "at random"):
-        other_answers, other_rows = await carried_out(messages_of(calls, cut, random), earlier=earlier)
-        assert [_told(each) for each in other_answers] == [_told(each) for each in answers]
+        other_answers, other_rows = await carried_out(
+            messages_of(calls, cut, random), prepare=partial(bring, earlier=earlier)
+        )
+        assert [told(each) for each in other_answers] == [told(each) for each in answers]
         assert other_rows == rows
 
 
@@ -570,37 +386,14 @@ async def test_repeats_of_whatever_came_earlier_get_the_same_answers_in_a_group(
     random = Random(seed)
     earlier = some_earlier(random, ALL)
     calls = some_calls(random, contested=False, earlier=[*earlier.values()])
-    answers, rows = await carried_out(messages_of(calls, "singly", random), earlier=earlier, by_groups=False)
-    other_answers, other_rows = await carried_out([calls], earlier=earlier)
-    told = [[_without_position(_told(each)) for each in of_way] for of_way in (other_answers, answers)]
-    assert told[0] == told[1]
-    for of_table, of_other_table in zip(_unplaced(rows), _unplaced(other_rows), strict=True):
+    answers, rows = await carried_out(
+        messages_of(calls, "singly", random), prepare=partial(bring, earlier=earlier), kind=LoneFront
+    )
+    other_answers, other_rows = await carried_out([calls], prepare=partial(bring, earlier=earlier))
+    ways = [[without_position(told(each)) for each in of_way] for of_way in (other_answers, answers)]
+    assert ways[0] == ways[1]
+    for of_table, of_other_table in zip(unplaced(rows), unplaced(other_rows), strict=True):
         assert sorted(of_other_table, key=repr) == sorted(of_table, key=repr)
-
-
-@pytest.mark.parametrize("seed", range(10))
-async def test_an_outage_in_mid_commit_changes_nothing_but_positions(seed: int) -> None:
-    random = Random(seed)
-    calls = some_calls(random, contested=False)
-    messages = messages_of(calls, "at random", random)
-    answers, rows = await carried_out(messages)
-    again, rows_again = await carried_out(messages, random.randrange(len(messages)))
-    assert [_without_position(_told(each)) for each in again] == [_without_position(_told(each)) for each in answers]
-    assert _unplaced(rows_again) == _unplaced(rows)
-    positions = sorted(row["position"] for row in rows_again[0])
-    assert positions == [*range(1, len(positions) + 1)]
-
-
-def _unplaced(rows: list[Any]) -> list[Any]:
-    return [[{name: row[name] for name in row if name != "position"} for row in of_table] for of_table in rows]
-
-
-def _without_position(told: Any) -> object:
-    return (told[0], told[2]) if len(told) == 3 else told
-
-
-def _told(answer: Any) -> object:
-    return (answer["refused"], answer["code"]) if isinstance(answer, dict) else tuple(answer)
 
 
 # -- several emitters --------------------------------------------------------------------------------------------------
@@ -696,7 +489,7 @@ async def test_the_puts_of_all_emitters_in_a_turn_of_the_loop_are_one_group(
     ]
     (group,) = sealed
     assert group.group.emitter_ids == [desk.emitter_id for desk in (north, north, south, north)]
-    rows = (await journal.read(_all_rows))[0]
+    rows = (await journal.read(all_rows))[0]
     owners = {row["position"]: row["emitter_id"] for row in rows}
     assert [owners[position] for position in range(1, 5)] == group.group.emitter_ids
 
@@ -750,9 +543,9 @@ async def test_messages_of_a_turn_get_the_same_answers_as_one_after_the_other(se
         again: list[Any] = []
         for message, answered in zip(messages, put, strict=True):
             again += await patiently(intake, emitter_id, message, await answered)
-        rows_again = await journal.read(_all_rows)
-    assert [_without_position(_told(each)) for each in again] == [_without_position(_told(each)) for each in answers]
-    for of_table, of_table_again in zip(_unplaced(rows), _unplaced(rows_again), strict=True):
+        rows_again = await journal.read(all_rows)
+    assert [without_position(told(each)) for each in again] == [without_position(told(each)) for each in answers]
+    for of_table, of_table_again in zip(unplaced(rows), unplaced(rows_again), strict=True):
         assert sorted(of_table_again, key=repr) == sorted(of_table, key=repr)
 
 
@@ -775,7 +568,7 @@ async def test_a_limit_of_one_emitter_leaves_the_others_of_its_turn(
     answers = await asyncio.gather(*putting(intake, *calls))
     (first,), (limited,), (last,) = answers
     assert (first[1], last[1]) == (1, 2)
-    assert _told(limited) == (False, "slow_down")
+    assert told(limited) == (False, "slow_down")
 
 
 # -- what it costs ---------------------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ import pytest
 
 from tests.support.clock import StandingClock
 from tests.support.faults import Faults
+from tests.support.groups import LIMITS
 from tests.support.journal import Scribe
-from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
+from tests.unit.broker.front.conftest import Desk, Rings
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes.checks import Checks, NewEvent
 from xbus.broker.front.envelopes.replies import ReplyRequests

@@ -7,7 +7,8 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 import pytest
 
-from tests.unit.broker.front.conftest import LIMITS, REPLY_SECONDS, Desk
+from tests.support.groups import LIMITS
+from tests.unit.broker.front.conftest import REPLY_SECONDS, Desk
 from tests.unit.broker.front.envelopes.test_keyed import TwoEmitters, answered, code_of, forget_all, prune
 from xbus.broker.front.front import Front
 from xbus.broker.front.verbs.batches import FrontBatchVerbs

@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.groups import LIMITS
 from tests.support.journal import NOW
-from tests.unit.broker.front.conftest import LIMITS, REPLY_SECONDS, Desk
+from tests.unit.broker.front.conftest import REPLY_SECONDS, Desk
 from xbus import model
 from xbus.broker.front.envelopes.state import OpenEnvelopeState
 from xbus.broker.front.front import Front

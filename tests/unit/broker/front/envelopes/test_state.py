@@ -5,7 +5,8 @@ import uuid
 
 import pytest
 
-from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
+from tests.support.groups import LIMITS
+from tests.unit.broker.front.conftest import Desk, Rings
 from xbus.broker.front.front import Front
 from xbus.broker.journal.log.segments import content_hash
 from xbus.broker.journal.writes import SealReceipt

@@ -10,8 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.clock import StandingClock
+from tests.support.groups import LIMITS
 from tests.support.journal import NOW, Scribe, small_bus
-from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
+from tests.unit.broker.front.conftest import Desk, Rings
 from xbus import model
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes.checks import Checks, NewEvent

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tests.support.clock import StandingClock
-from tests.unit.broker.front.conftest import LIMITS, REPLY_SECONDS, Desk
+from tests.support.groups import LIMITS
+from tests.unit.broker.front.conftest import REPLY_SECONDS, Desk
 from xbus.broker.front.front import Front
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
