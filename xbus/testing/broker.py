@@ -152,7 +152,7 @@ class VirtualBroker:
         self._settings = settings
         self._connections: list[VirtualConnection] = []
         self._messages: list[_Message] = []
-        """Those of this turn of the loop."""
+        """The messages of this turn of the loop."""
         self.is_up = asyncio.Event()
         self.is_dead = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="broker")

@@ -118,7 +118,7 @@ _QUESTIONS = (
         "its ordering key is not that of its envelope",
     ),
     _against_its_envelope(
-        sa.or_(_DELIVERY.attempts < 0, _WAITS_FOR_WORKER != _DELIVERY.service_id.is_not(None)),
+        sa.or_(_DELIVERY.attempts < 0, _DELIVERY.service_id.is_not(None) != _WAITS_FOR_WORKER),
         "its state, its attempts and the service that it waits for do not go together",
     ),
     *map(_of_another_envelope, (model.reply, model.parked_item, model.failure)),
