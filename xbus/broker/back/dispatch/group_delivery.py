@@ -7,7 +7,7 @@ or future of its own. What was read back waits as parts beside those of groups, 
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -101,7 +101,7 @@ class GroupDelivery:
         self._ways: dict[tuple[Lane, frozenset[GroupType]], _ReadyWay] = {}
         """The ways of groups of a lane, by the types in them, as far as they are usual."""
         self._is_finishing = False
-        self._left: set[BundleParty] = set()
+        self._left: dict[BundleParty, None] = {}
         """The parties that a consumer has left, and of which anything is under way."""
         self.parties_of: dict[ServedRole, list[BundleParty]] = {}
         """The parties of each consumer: one has what waits for it, and others are not over yet."""
@@ -258,7 +258,7 @@ class GroupDelivery:
         """Let the others of a party get what waits without one of them; see ``BundleParty.leave``."""
         apart = party.leave(recipient)
         if party.is_under_way:
-            self._left.add(party)
+            self._left[party] = None
         self._forget(party, recipient)
         if not party.recipients:
             party.take_all()
@@ -268,7 +268,7 @@ class GroupDelivery:
     def _forget_if_over(self, party: BundleParty) -> None:
         """Forget a party that a consumer has left, as soon as nothing of it waits or is under way."""
         if party.is_over:
-            self._left.discard(party)
+            self._left.pop(party, None)
             for recipient in party.recipients:
                 self._forget(party, recipient)
 
@@ -278,9 +278,9 @@ class GroupDelivery:
         if others:
             self.parties_of[recipient] = others
 
-    def all_parties(self) -> set[BundleParty]:
-        """Give the parties of all consumers."""
-        return {party for parties in self.parties_of.values() for party in parties}
+    def all_parties(self) -> Collection[BundleParty]:
+        """Give the parties of all consumers, in an order that is the same in each run."""
+        return dict.fromkeys(party for parties in self.parties_of.values() for party in parties)
 
     # -- hand-over ---------------------------------------------------------------------------------------------------
 
@@ -664,7 +664,7 @@ class GroupDelivery:
         """Hand nothing more over, and wait for what is out; what takes longer is broken off."""
         self._is_finishing = True
         self._ways.clear()
-        parties = self.all_parties() | self._left
+        parties = dict.fromkeys((*self.all_parties(), *self._left))
         tasks = [party.turn for party in parties if party.turn is not None]
         for party in parties:
             self._outcomes.leave_parts(party.recipients, party.take_all())

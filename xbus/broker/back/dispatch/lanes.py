@@ -247,7 +247,7 @@ class Lanes:
         recipients = {way: recipients[way] for way in dict.fromkeys(ways[:number])}
         if any(recipients.values()):
             number = self._deliverer.deliver_at_once(smalls[:number], ways[:number], recipients)
-        for recipient in {each for whom in recipients.values() for each in whom}:
+        for recipient in dict.fromkeys(each for whom in recipients.values() for each in whom):
             leading = {way for way, whom in recipients.items() if recipient in whom}
             found = [position for position, way in zip(positions[:number], ways, strict=False) if way in leading]
             self._ledger.owe_all(self._roles[recipient.role.id], found)

@@ -124,7 +124,7 @@ class PageDelivery:
             parties[way] = found
         number = self._count_usual(smalls[:number], ways, recipients)
         shares: dict[BundleParty, list[SmallEnvelope]] = {}
-        for party in {party for found in parties.values() for party in found}:
+        for party in dict.fromkeys(party for found in parties.values() for party in found):
             of_party = [way for way, found in parties.items() if party in found]
             share = [small for small, way in zip(smalls[:number], ways, strict=False) if way in of_party]
             fitting = party.room_for(share)
