@@ -6,6 +6,8 @@ import time
 import urllib.request
 from collections import Counter
 
+import pytest
+
 from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.ports import free_port
@@ -34,6 +36,7 @@ class Slow(Consumer):
         self.committed[envelope.id] += 1
 
 
+@pytest.mark.slow
 async def test_few_envelopes_of_a_role_go_alone_behind_a_kill(sqlite_url: str, start_daemon: StartDaemon) -> None:
     add_bus(sqlite_url, {"notes": {"store": []}})
     listen = f"127.0.0.1:{free_port()}"
