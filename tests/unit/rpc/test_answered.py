@@ -323,6 +323,8 @@ PACKED = {
     ("xbus/broker/back/replies.py", "keep"): "a reply, as it came over the wire",
     ("xbus/broker/journal/database/table_rows.py", "_packer"): "no msgpack",
     ("xbus/broker/journal/database/table_rows.py", "read_rows"): "no msgpack",
+    ("xbus/testing/broker.py", "put_envelopes"): "the simulated wire",
+    ("xbus/testing/broker.py", "_give"): "the simulated wire",
     ("xbus/testing/pull/verbs.py", "answer"): "the simulated wire",
     ("xbus/testing/network.py", "call"): "the simulated wire",
     ("xbus/testing/network.py", "_send_answer"): "the simulated wire",
