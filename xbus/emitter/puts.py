@@ -230,12 +230,12 @@ class Puts:
 
     def _entries(self, puts: "Sequence[_Put]") -> Sequence[Entry]:
         ids = iter(self._context.ids.new_bytes(2 * len(puts)))
-        entries: Sequence[Entry] = [*map(_and_put, zip(ids, ids, strict=False), puts)]
+        entries = [*map(_and_put, zip(ids, ids, strict=False), puts)]
         if any(map(_HEAD, puts)):
-            # From the key of an envelope its ids follow.
-            entries = [
-                each if (head := each[5]) is None or head.key is None else (None, None, *each[2:]) for each in entries
-            ]
+            for place, entry in enumerate(entries):
+                # From the key of an envelope its ids follow.
+                if (head := entry[5]) is not None and head.key is not None:
+                    entries[place] = (None, None, *entry[2:])
         return entries
 
     async def _send_with_room(self) -> None:

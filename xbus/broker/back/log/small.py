@@ -303,14 +303,16 @@ def _with_headers(
     of_envelopes: Iterable[bytes | None],
 ) -> list[list[WireEvent]]:
     """Write events, one of each envelope, with their headers; no function of Python is called for most."""
-    told: list[HeadersMap] = [
-        headers_map(each, headers) if each is not NO_TAGS else {} if headers is None else {"envelope_headers": headers}
-        for each, headers in zip(tags, of_envelopes, strict=True)
-    ]
-    return [
-        [(event_id, name, of_event, headers)] if headers else [(event_id, name, of_event)]
-        for event_id, name, of_event, headers in zip(ids, names, batches, told, strict=True)
-    ]
+    events: list[list[WireEvent]] = []
+    for event_id, name, of_event, each, headers in zip(ids, names, batches, tags, of_envelopes, strict=True):
+        if each is not NO_TAGS:
+            told = headers_map(each, headers)
+            events.append([(event_id, name, of_event, told) if told else (event_id, name, of_event)])
+        elif headers is not None:
+            events.append([(event_id, name, of_event, {"envelope_headers": headers})])
+        else:
+            events.append([(event_id, name, of_event)])
+    return events
 
 
 def _single_events(bundle: Sequence[SmallEnvelope], *, wants_headers: bool) -> list[list[WireEvent]]:

@@ -1,10 +1,10 @@
 """Checks each call of an emitter: its rights and limits, and the form and size of what it sends."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import NoneType
-from typing import Any, NamedTuple, TypeAlias, cast
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from xbus.broker.configuration import Configuration
@@ -403,7 +403,7 @@ def _read_heads(
     ids, event_ids, heads, tags = columns
     sizes: list[int] = []
     keyed: list[int] = []
-    for place, head in zip(tagged, heads_of_arrays([entries[place][5] for place in tagged]), strict=True):
+    for place, head in zip(tagged, heads_of_arrays(map(itemgetter(5), map(entries.__getitem__, tagged))), strict=True):
         written = entries[place][6]
         heads[place], of_event = head, NO_TAGS if written is None else tags_of_array(written)
         tags[place] = of_event
@@ -614,37 +614,37 @@ def head_of(options: EnvelopeOptionsMap | None) -> EnvelopeHead:
     return EnvelopeHead(options.get("ordering_key"), options.get("key"), check_packed(options.get("headers")))
 
 
-_NO_HEAD: list[Value] = [None, None, None]
-
 _MADE_HEAD: Callable[[tuple[object, ...]], EnvelopeHead] = partial(tuple.__new__, EnvelopeHead)
 """Makes a head without a call of a Python function."""
 
 
-def heads_of_arrays(values: Sequence[Value]) -> list[EnvelopeHead]:
-    """Read the heads of the envelopes in a group, as ``head_of`` does; each column is checked in one go.
+def heads_of_arrays(values: Iterable[Any]) -> list[EnvelopeHead]:
+    """Read the heads of the envelopes in a group, as ``head_of`` does.
 
     Raises:
         Refused: one of them is no head, or as ``head_of``.
     """
-    arrays = cast("list[list[Value]]", [_NO_HEAD if value is None else value for value in values])
-    if not {list, tuple}.issuperset(map(type, arrays)) or {*map(len, arrays)} != {len(_NO_HEAD)}:
-        cause = "the head of an envelope is no array"
-        raise _wrong(cause, "write it as [ordering_key, key, headers], or nil without any")
-    ordering_keys, keys, headers = zip(*arrays, strict=True)
-    for name, texts in (("ordering_key", ordering_keys), ("key", keys)):
-        given = cast("list[str]", [text for text in texts if text is not None])
-        if given and not (
-            {str}.issuperset(map(type, given))
-            and all(given)
-            and max(map(len, given)) <= LONGEST[name]
-            and "\0" not in "".join(given)
-        ):
-            for text in given:
+    heads: list[EnvelopeHead] = []
+    # Programs send the same headers again and again.
+    passed: dict[bytes, bytes | None] = {}
+    for value in values:
+        if value is None:
+            heads.append(PLAIN_HEAD)
+            continue
+        if type(value) not in (list, tuple) or len(value) != len(PLAIN_HEAD):
+            cause = "the head of an envelope is no array"
+            raise _wrong(cause, "write it as [ordering_key, key, headers], or nil without any")
+        ordering_key, key, headers = value
+        # As ``_check``, whose two calls each envelope would pay for.
+        for name, text in (("ordering_key", ordering_key), ("key", key)):
+            if text is not None and (type(text) is not str or not 0 < len(text) <= LONGEST[name] or "\0" in text):
                 _check(name, text)
-    # Programs send the same headers again and again, and all that passes is bytes.
-    distinct = {*headers} if {bytes, NoneType}.issuperset(map(type, headers)) else headers
-    packed = {each: check_packed(each) for each in distinct}
-    return [*map(_MADE_HEAD, zip(ordering_keys, keys, map(packed.__getitem__, headers), strict=True))]
+        if type(headers) is bytes and headers in passed:
+            headers = passed[headers]
+        elif headers is not None:
+            headers = passed[headers] = check_packed(headers)
+        heads.append(_MADE_HEAD((ordering_key, key, headers)))
+    return heads
 
 
 def tags_of_array(value: Value) -> EventTags:

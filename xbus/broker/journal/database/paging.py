@@ -14,7 +14,8 @@ T = TypeVar("T")
 def portions(values: Iterable[T], most: int) -> Iterator[list[T]]:
     """Cut values into lists of so many at the most, in their order."""
     listed = list(values)
-    return (listed[first : first + most] for first in range(0, len(listed), most))
+    for first in range(0, len(listed), most):
+        yield listed[first : first + most]
 
 
 def pages(rows: Sequence[Row], max_bytes: int) -> Iterator[Sequence[Row]]:

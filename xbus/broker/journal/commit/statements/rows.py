@@ -97,10 +97,6 @@ class RowStatement:
         ]
         return [*zip(*plain, strict=True)]
 
-    def _arrays(self, rows: Sequence[Row]) -> list[str]:
-        columns = zip(*rows, strict=True)
-        return ["{" + ",".join(kind.texts(values)) + "}" for kind, values in zip(self._kinds, columns, strict=True)]
-
 
 def pass_on(_: Exception) -> None:
     """Let the error of a row go as it is."""
@@ -143,12 +139,14 @@ def _in_arrays(
     session: PostgresSession, writes: Sequence[tuple[RowStatement, Sequence[Row]]]
 ) -> tuple[str, Sequence[str]]:
     """Give the statements of rows, which the session has prepared then, and their values."""
-    for statement, _ in writes:
+    arrays: list[str] = []
+    for statement, rows in writes:
         if statement._name not in session.prepared:
             session.cursor().execute(statement._prepare)
             session.prepared.add(statement._name)
-    values = [array for statement, rows in writes for array in statement._arrays(rows)]
-    return "; ".join([statement._execute for statement, _ in writes]), values
+        for kind, values in zip(statement._kinds, zip(*rows, strict=True), strict=True):
+            arrays.append("{" + ",".join(kind.texts(values)) + "}")
+    return "; ".join([statement._execute for statement, _ in writes]), arrays
 
 
 def insert_rows(
