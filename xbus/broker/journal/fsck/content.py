@@ -74,7 +74,7 @@ _SEGMENTS = (
     .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
 )
 _HASHES = (
-    sa.select(_SEGMENT.event_id, _SEGMENT["items"], PLAIN_SIZE, _SEGMENT.hash)
+    sa.select(_SEGMENT.event_id, _SEGMENT.first_index, _SEGMENT["items"], PLAIN_SIZE, _SEGMENT.hash)
     .where(_SEGMENT.event_id.in_(sa.bindparam("ids", expanding=True)))
     .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
 )
@@ -178,7 +178,7 @@ def _causes(row: SegmentRow, event: _Stored) -> Iterator[str]:
 
 def _read_origins(connection: sa.Connection, event_ids: Iterable[UUID], stored: dict[UUID, _Stored]) -> None:
     """Read hashes and counts of segments that repeats share; their data is checked with the event that owns them."""
-    for event_id, items, size, digest in connection.execute(_HASHES, {"ids": list(event_ids)}):
+    for event_id, _, items, size, digest in connection.execute(_HASHES, {"ids": list(event_ids)}):
         event = stored[event_id]
         event.items += items
         event.data_bytes += size

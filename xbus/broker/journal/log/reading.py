@@ -307,8 +307,11 @@ _FROM_INDEX = sa.bindparam("from_index", type_=sa.BigInteger)
 _WANTED = sa.and_(
     _OF_EVENT,
     model.log_segment.c.first_index
-    >= sa.select(sa.func.max(model.log_segment.c.first_index))
+    # Of ``max`` SQLite would read all segments before it, as the view is two selects.
+    >= sa.select(model.log_segment.c.first_index)
     .where(_OF_EVENT, model.log_segment.c.first_index <= _FROM_INDEX)
+    .order_by(model.log_segment.c.first_index.desc())
+    .limit(1)
     .scalar_subquery(),
     model.log_segment.c.first_index + model.log_segment.c["items"] > _FROM_INDEX,
 )

@@ -76,7 +76,7 @@ class StoredItems:
     def _segment_start(self, span: ItemSpan) -> int:
         """The index at which the segment begins that holds the first item of a span; 0 where it was removed."""
         wanted = {"of_event": span.event.segments_id, "item": span.first}
-        return self._connection.execute(_SEGMENT_START, wanted).scalar_one() or 0
+        return self._connection.execute(_SEGMENT_START, wanted).scalar() or 0
 
     def _fetch_data(self, wanted: Mapping[str, Any]) -> Iterable[StoredSegment]:
         """Fetch segments; on PostgreSQL by binary COPY, as its driver decodes bytes from text otherwise."""
@@ -115,8 +115,11 @@ _DATA_COPIED: Query[StoredSegment] = Query(
     " ORDER BY event_id, first_index",
     "sqibiib",
 )
-_SEGMENT_START = sa.select(sa.func.max(_SEGMENT.first_index)).where(
-    as_text(_SEGMENT.event_id) == sa.bindparam("of_event", type_=IDS), _SEGMENT.first_index <= _ITEM
+_SEGMENT_START = (
+    sa.select(_SEGMENT.first_index)
+    .where(as_text(_SEGMENT.event_id) == sa.bindparam("of_event", type_=IDS), _SEGMENT.first_index <= _ITEM)
+    .order_by(_SEGMENT.first_index.desc())
+    .limit(1)
 )
 _PRUNED = sa.select(model.envelope.c.pruned_at).where(as_text(model.envelope.c.id) == sa.bindparam("of_id", type_=IDS))
 _CORRECTION = model.correction.c
