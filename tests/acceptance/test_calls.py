@@ -31,7 +31,7 @@ PUTS = 10
 CALLS_OF_ONE = 222
 """The calls for an envelope that is alone."""
 
-CALLS_OF_A_FURTHER_ONE = 1.4
+CALLS_OF_A_FURTHER_ONE = 1.0
 """The calls for each further envelope of a group."""
 
 

@@ -350,6 +350,9 @@ class GroupDelivery:
         if is_reserved:
             return True
         last = party.last_of_next(self._roles.all_in_hand(party.recipients))
+        if not party.is_within_reach(last):
+            # It goes on when one of the calls that are out is over.
+            return False
         # One commit makes it durable for all of them: nobody waits before the last one has asked.
         return False not in [self._ledger.is_reserved(role, last, partial(self.go_on, party)) for role in party.roles]
 
@@ -385,7 +388,9 @@ class GroupDelivery:
                 )
                 taken = {instance.role.id: instance for instance in found}
                 if taken and party.parts:
-                    await self._ledger.reserve(taken, party.last_of_next(self._roles.all_in_hand(party.recipients)))
+                    last = party.last_of_next(self._roles.all_in_hand(party.recipients))
+                    if party.is_within_reach(last):
+                        await self._ledger.reserve(taken, last)
                 for recipient in list(party.recipients):
                     # Nobody would ever have a slot of it.
                     if not self._roles[recipient.role.id].is_served_by(recipient):

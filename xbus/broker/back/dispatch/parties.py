@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from xbus.broker.back.log import BundleEntry, Part, SmallEnvelope
-from xbus.broker.back.progress import ConsumerRole
+from xbus.broker.back.progress import RESERVE_POSITIONS, ConsumerRole
 from xbus.broker.back.recipients import RecipientFailed, RecipientProxy, ServedRole
 from xbus.errors import CallError
 from xbus.rpc.codec import Value
@@ -17,6 +17,10 @@ MAX_WAITING_BYTES = 1024 * 1024
 
 MOST_ENVELOPES = 128
 """The largest bundle. More spares calls, and leaves more in doubt when a recipient is lost."""
+
+MOST_TOGETHER = 85
+"""The largest bundle for consumers that decide together. Two are out then, one is committed while the next is prepared,
+and there is room for a third in what may be in doubt after a crash. More spares calls, and waits for commits."""
 
 MOST_WAITING = 2 * MOST_ENVELOPES
 """So many envelopes wait at most: while a bundle is under way the next one is there."""
@@ -66,6 +70,7 @@ class BundleParty:
         parts: the envelopes that wait, in the order of their last positions.
         apart: envelopes that the turn brings before those that wait, as not all get them, or not as they were sent.
         size: how many of them go together.
+        most: so many go together at the most, to all takers; each of them gets its share.
         out: the calls that hand envelopes over, and whose outcome is not noted.
         turn: the task that waits for slots and keys, or brings what can't go with others; None where none does.
         by_workers: whether workers may be before its consumer.
@@ -79,6 +84,7 @@ class BundleParty:
         self.parts: list[Part] = []
         self.apart: list[Apart] = []
         self.size = BundleSize()
+        self.most = MOST_TOGETHER if len(recipients) > 1 else MOST_ENVELOPES
         self.out: set[GroupCall] = set()
         self.turn: asyncio.Task[None] | None = None
         self.by_workers = False
@@ -176,14 +182,14 @@ class BundleParty:
         if self.change is not None:
             self.note_change()
         parts = self.parts
-        most = min(most, self.size.envelopes)
+        most = min(most, self.size.envelopes, self.most)
         if keys_in_hand is not None:
             return self._take_in_order(keys_in_hand, most)
         number = len(parts[0].positions)
         if len(parts) == 1 and number <= most and (number == 1 or self.takers == 1):
             self.parts = []
             return parts
-        most = min(most, -(-self.waiting // max(1, self.takers)))
+        most = min(most, -(-min(self.waiting, self.most) // max(1, self.takers)))
         taken: list[Part] = []
         while parts and most:
             if len(parts[0].positions) > most:
@@ -196,7 +202,7 @@ class BundleParty:
 
     def last_of_next(self, keys_in_hand: Collection[str] | None) -> int:
         """Give a position above which nothing is taken next; see ``take``."""
-        most, last = self.size.envelopes, self.parts[0].positions[0]
+        most, last = min(self.size.envelopes, -(-self.most // max(1, self.takers))), self.parts[0].positions[0]
         for part in self.parts:
             going: Sequence[int] = part.positions
             if keys_in_hand:
@@ -210,10 +216,20 @@ class BundleParty:
                 break
         return last
 
+    def is_within_reach(self, position: int) -> bool:
+        """Check whether a crash may leave in doubt all positions up to this one that are not settled.
+
+        Where nothing is out there is nothing to wait for, and they may.
+        """
+        if not self.out:
+            return True
+        cursors = [role.cursor for role in self.roles]
+        return False not in [each is None or position <= each.reach(RESERVE_POSITIONS) for each in cursors]
+
     def _take_in_order(self, keys_in_hand: Collection[str], most: int) -> list[Part]:
         if self.takers > 1:
             # None can take an envelope of a key that is taken.
-            most = min(most, -(-len(self.keys) // self.takers))
+            most = min(most, -(-min(len(self.keys), self.most) // self.takers))
         taken: list[Part] = []
         left: list[Part] = []
         keys: set[str] = set()

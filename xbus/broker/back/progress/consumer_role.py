@@ -116,28 +116,6 @@ class Lane:
         return found
 
 
-class Reservations:
-    """The positions up to which hand-overs are reserved, each durable from some note of the ledger on; pure."""
-
-    def __init__(self) -> None:
-        self._steps: deque[tuple[int, int]] = deque()
-
-    def add(self, position: int, noted: int) -> None:
-        """Note that hand-overs up to ``position`` are durable as soon as the ledger has written so many notes."""
-        self._steps.append((position, noted))
-
-    def noted_for(self, position: int) -> int:
-        """Give the number of notes that make a hand-over at ``position`` durable. Those below it are not asked again,
-        or get a number that is too high, but never too low."""
-        while self._steps and self._steps[0][0] < position:
-            self._steps.popleft()
-        return self._steps[0][1] if self._steps else 0
-
-    def reached(self, position: int) -> int:
-        """Give the position up to which hand-overs are durable as soon as that at ``position`` is, asked just now."""
-        return self._steps[0][0] if self._steps else position
-
-
 class InFlight:
     """The envelopes that runs bring to a role just now, and its rows that changed since they were read; pure."""
 
@@ -274,10 +252,10 @@ class ConsumerRole:
         """The envelopes that runs are bringing to it."""
         self._tasks: dict[asyncio.Task[None], ServedRole | None] = {}
         """The tasks that bring it anything just now, each with what served it when they began."""
-        self.reservations = Reservations()
-        """How far hand-overs to it are reserved."""
+        self.reserving_to = 0
+        """The ``handed_to`` of its cursor in the last page that the ledger began: it is written, or on its way."""
         self.reserved_to = 0
-        """Hand-overs up to this position need not be asked for: they are durable, and the next ones are reserved."""
+        """The ``handed_to`` of its cursor in the last page that is durable: hand-overs up to here may begin."""
         self.seen = 0
         """The highest position that a lane has passed for it: what is unsettled up to here is owed."""
 

@@ -8,7 +8,7 @@ from functools import partial
 from uuid import UUID
 
 from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.consumer_role import ConsumerRole, ConsumerRoles, Reservations
+from xbus.broker.back.progress.consumer_role import ConsumerRole, ConsumerRoles
 from xbus.broker.back.recipients import RecipientFailed, RoleEvents
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -20,8 +20,15 @@ from xbus.errors import JournalError, JournalUnavailable
 log = logging.getLogger(__name__)
 
 RESERVE_POSITIONS = 256
-"""Positions for which hand-overs are reserved ahead, anew when half is used up, so that few wait for the commit. More
-leaves as many in doubt after a crash."""
+"""Unsettled positions of a role up to which hand-overs are reserved, so that few wait for the commit. More leaves as
+many in doubt after a crash."""
+
+AHEAD_POSITIONS = RESERVE_POSITIONS // 2
+"""A page is written soon where fewer positions are reserved behind the settled ones, or fewer than two calls take. More
+has more pages written, and lets fewer hand-overs wait for one."""
+
+WORTH_POSITIONS = RESERVE_POSITIONS // 4
+"""A page that reserves so many positions more is written soon where more wait than are reserved."""
 
 MAX_UNWRITTEN = 1_000
 """Changes that may be noted and not yet written. More keeps more in memory, and lets more come again after a crash."""
@@ -29,9 +36,6 @@ MAX_UNWRITTEN = 1_000
 CURSOR_SECONDS = 0.02
 """Seconds for which cursors that move wait for more of them. More spares commits a row, and lets more envelopes come
 again after a crash."""
-
-RESERVED_SECONDS = 0.002
-"""Seconds for which a reservation waits for a commit that takes it along. More lets those wait who use it up sooner."""
 
 LAZY_SECONDS = 1.0
 """Seconds after which a write that is in no hurry goes."""
@@ -44,6 +48,7 @@ class _Page:
 
     Args:
         parts: what is left of it to write, each part in a transaction of its own: usually it is one.
+        cursors: all cursors in it.
         noted: how much was noted up to its end.
         taker: gets each answer: None, or the error.
 
@@ -52,15 +57,17 @@ class _Page:
         is_answered: whether the answer to the last try has come; a later one of the same try says nothing.
     """
 
-    __slots__ = ("_taker", "is_answered", "noted", "over", "parts")
+    __slots__ = ("_taker", "cursors", "is_answered", "noted", "over", "parts")
 
     def __init__(
         self,
         parts: list[ProgressUpdate],
+        cursors: Sequence[Cursor],
         noted: int,
         taker: "Callable[[_Page, BaseException | None], None]",
     ) -> None:
         self.parts = parts
+        self.cursors = cursors
         self.noted = noted
         self._taker = taker
         self.over: asyncio.Future[None] | None = None
@@ -95,7 +102,6 @@ class DeliveryLedger:
         retry_seconds: how long it waits after a write that the database did not take.
         max_unwritten: who notes more than this waits until it is written.
         cursor_seconds: for how long cursors that move wait for more of them.
-        reserved_seconds: for how long a reservation waits for a commit that takes it along.
     """
 
     def __init__(
@@ -107,7 +113,6 @@ class DeliveryLedger:
         retry_seconds: float,
         max_unwritten: int = MAX_UNWRITTEN,
         cursor_seconds: float = CURSOR_SECONDS,
-        reserved_seconds: float = RESERVED_SECONDS,
     ) -> None:
         self._journal = journal
         self._clock = clock
@@ -115,7 +120,6 @@ class DeliveryLedger:
         self._retry_seconds = retry_seconds
         self._max_unwritten = max_unwritten
         self._cursor_seconds = cursor_seconds
-        self._reserved_seconds = reserved_seconds
         self._roles = roles
         self._dirty: set[int] = set()
         self._moves: list[DeliveryMove] = []
@@ -146,13 +150,14 @@ class DeliveryLedger:
         for role_id, cursor in cursors.items():
             role = self._roles[role_id]
             known = role.cursor = role.cursor or cursor
+            begins_anew = cursor.from_position != known.from_position
             known.from_position, known.until_position = cursor.from_position, cursor.until_position
-            if cursor.from_position > known.position + 1:
+            if cursor.from_position > known.position + (0 if begins_anew else 1):
                 known.begin_at(cursor.from_position, cursor.handed_to)
-                role.reservations, role.reserved_to = Reservations(), 0
+                role.reserving_to = role.reserved_to = 0
                 # It may have been attached, and served, before this process heard of it.
                 if (last := max(role.in_flight.positions, default=0)) > known.position:
-                    self._reserve(role, last)
+                    self._hurry(self._reserve(role, last))
 
     def settle(self, role_id: int, *positions: int) -> None:
         """Note that a role needs nothing more of envelopes at some positions, which grow, in their turn."""
@@ -175,6 +180,12 @@ class DeliveryLedger:
                 cursor.settle_range(first, last)
         self._dirty.add(role.id)
         self._noted += len(positions)
+        if last <= role.reserved_to and (reach := cursor.reach(RESERVE_POSITIONS)) > cursor.handed_to:
+            # The page that tells what is settled reserves as much anew.
+            cursor.handed_to = reach
+            ahead = max(AHEAD_POSITIONS, 2 * (positions[-1] - positions[0] + 1))
+            if reach + ahead > role.reserving_to + RESERVE_POSITIONS:
+                self._renew()
         if self._cursors_wait is None and self._is_kept and self._page is None:
             # Few commits write one cursor: it waits for more of them. What is urgent has been noted as such.
             self._cursors_wait = asyncio.get_running_loop().call_later(self._cursor_seconds, self._write_due, True)
@@ -199,6 +210,8 @@ class DeliveryLedger:
         first, last = positions[0], positions[-1]
         if role.seen < first - 1:
             self._pass(role.id, first - 1)
+        if last > role.reserving_to > 0 and self._is_worth_a_page(role):
+            self._renew()
         if last - first < len(positions):
             if last > role.seen:
                 role.seen = last
@@ -291,15 +304,18 @@ class DeliveryLedger:
         )
 
     def is_reserved(self, role: ConsumerRole, position: int, go_on: Callable[[], object]) -> bool:
-        """Check whether it is durable that an envelope may be handed to a role; else it will be.
+        """Check whether it is durable that an envelope may be handed to a role; more wait than are reserved.
 
         Args:
-            go_on: called when it is, if it is not yet.
+            go_on: called when it is durable, if it is not yet.
         """
         reserved = self._reserve(role, position)
         if self._written >= reserved:
-            handed_to = position if role.cursor is None else role.cursor.handed_to
-            role.reserved_to = min(role.reservations.reached(position), handed_to - RESERVE_POSITIONS // 2)
+            # What waits behind it goes as soon as it is answered.
+            if self._is_worth_a_page(role):
+                self._hurry(self._noted)
+            elif self._page is not None and role.reserving_to > role.reserved_to:
+                self._hurry(self._page.noted)
             return True
         self._hurry(reserved)
         self._waiting.append((reserved, go_on))
@@ -309,16 +325,23 @@ class DeliveryLedger:
         """Reserve a hand-over; give the number of notes that make it durable."""
         cursor = role.cursor
         assert cursor is not None, "what is delivered to a role is owed to it by its cursor"
-        if position > cursor.handed_to - RESERVE_POSITIONS // 2:
-            cursor.handed_to = position + RESERVE_POSITIONS
-            self._dirty.add(role.id)
-            self._note()
-            role.reservations.add(cursor.handed_to, self._noted)
+        if position <= role.reserved_to:
+            return 0
+        if self._page is not None and position <= role.reserving_to:
+            return self._page.noted
+        cursor.handed_to = max(cursor.handed_to, cursor.reach(RESERVE_POSITIONS), position)
+        self._dirty.add(role.id)
+        self._note()
+        return self._noted
+
+    def _is_worth_a_page(self, role: ConsumerRole) -> bool:
+        return role.cursor is not None and role.cursor.handed_to >= role.reserving_to + WORTH_POSITIONS
+
+    def _renew(self) -> None:
+        """Have what is reserved anew go with what is sealed next."""
+        if not self._has_reserved:
             self._has_reserved = True
-            # In a stream it goes with what is sealed next. Else nobody should use the other half up before it goes.
-            asyncio.get_running_loop().call_later(self._reserved_seconds, self._hurry, self._noted)
-        # Another run may have reserved for this one too, and be waiting for that itself.
-        return role.reservations.noted_for(position)
+            self._note(0)
 
     @property
     def has_room(self) -> bool:
@@ -388,8 +411,10 @@ class DeliveryLedger:
     def _begin_page(self) -> _Page:
         cursors: list[Cursor] = []
         for role_id in self._dirty:
-            if (cursor := self._roles[role_id].cursor) is not None:
-                cursors.append(cursor.copied())
+            role = self._roles[role_id]
+            if role.cursor is not None:
+                role.reserving_to = role.cursor.handed_to
+                cursors.append(role.cursor.copied())
         self._dirty = set()
         self._has_reserved = False
         if self._moves or self._failures or self._decided or self._repeated:
@@ -398,7 +423,7 @@ class DeliveryLedger:
             self._moves, self._failures, self._decided, self._repeated = [], [], [], []
         else:
             progress = ProgressUpdate(self._clock.now(), cursors)
-        self._page = page = _Page([progress], self._noted, self._take_outcome)
+        self._page = page = _Page([progress], cursors, self._noted, self._take_outcome)
         self._submit(page)
         return page
 
@@ -429,6 +454,9 @@ class DeliveryLedger:
             return
         self._page = None
         self._written = page.noted
+        for cursor in page.cursors:
+            role = self._roles[cursor.role_id]
+            role.reserved_to = role.reserving_to
         if page.over is not None and not page.over.done():
             page.over.set_result(None)
         if self._noted > page.noted:
@@ -448,9 +476,9 @@ class DeliveryLedger:
                 continue
             highest_settled = role.cursor.position + role.cursor.above.bit_length()
             handed_to = max(highest_settled, *role.in_flight.positions, 0)
+            role.reserving_to = role.reserved_to = 0
             if handed_to < role.cursor.handed_to:
                 role.cursor.handed_to = handed_to
-                role.reserved_to = 0
                 self._dirty.add(role.id)
 
 

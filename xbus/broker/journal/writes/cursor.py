@@ -81,6 +81,13 @@ class Cursor:
         self.position, self.above = position - 1, 0
         self.handed_to = max(handed_to, position - 1)
 
+    def reach(self, unsettled: int) -> int:
+        """Give the highest position up to which no more positions than this are unsettled.
+
+        Where more are unsettled below the highest settled one, it lies below that.
+        """
+        return self.position + self.above.bit_count() + unsettled
+
     def _advance(self) -> None:
         settled = (~self.above & (self.above + 1)).bit_length() - 1
         self.above >>= settled

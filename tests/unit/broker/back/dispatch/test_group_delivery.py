@@ -21,7 +21,6 @@ from tests.unit.broker.back.test_instances import configure
 from xbus import model
 from xbus.broker.back.dispatch.parties import FIRST_ENVELOPES, MOST_WAITING
 from xbus.broker.back.log import SMALL_BYTES, GroupPart
-from xbus.broker.back.progress.consumer_role import Reservations
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients import Abilities
 from xbus.broker.journal.configuration import (
@@ -570,7 +569,7 @@ async def test_those_that_decide_together_wait_for_one_reservation(
             # As after many envelopes of other types.
             role = broker.back._assembly._roles[broker.scribe.role_id(store)]
             assert role.cursor is not None
-            role.cursor.handed_to, role.reservations, role.reserved_to = 2, Reservations(), 0
+            role.cursor.handed_to = role.reserving_to = role.reserved_to = 2
         monkeypatch.setattr(journal, "submit", counted)
         await put_all(broker, "b")
         await broker.until(lambda: has_ended(broker, "b"))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.delivering import consumer_roles
 from xbus.broker.back.progress.consumer_role import ConsumerRoles
-from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
+from xbus.broker.back.progress.ledger import AHEAD_POSITIONS, RESERVE_POSITIONS, WORTH_POSITIONS, DeliveryLedger
 from xbus.broker.back.recipients.failures import nonsense
 from xbus.broker.back.recipients.served import RoleEvents
 from xbus.broker.journal.journal import Journal
@@ -93,7 +93,7 @@ def ledger(journal: HeldJournal, roles: ConsumerRoles) -> DeliveryLedger:
 
 def new_ledger(journal: HeldJournal, roles: ConsumerRoles, **options: Any) -> DeliveryLedger:
     cursors = {role_id: Cursor(role_id, 1, None, 0) for role_id in (STORE, AUDIT)}
-    options = {"cursor_seconds": 0, "reserved_seconds": 0, **options}
+    options = {"cursor_seconds": 0, **options}
     ledger = DeliveryLedger(cast(Journal, journal), SystemClock(), roles, RoleEvents(), retry_seconds=0, **options)
     ledger.adopt(cursors)
     return ledger
@@ -239,8 +239,8 @@ async def test_a_hand_over_is_reserved_durably_a_window_ahead(ledger: DeliveryLe
     await journal.answer()
     await asyncio.gather(writing, reserving)
     assert {cursor.role_id: cursor.handed_to for cursor in journal.kept[0].cursors} == {
-        STORE: 5 + RESERVE_POSITIONS,
-        AUDIT: 5 + RESERVE_POSITIONS,
+        STORE: RESERVE_POSITIONS,
+        AUDIT: RESERVE_POSITIONS,
     }
 
 
@@ -249,10 +249,10 @@ async def test_within_the_window_nothing_is_written(ledger: DeliveryLedger, jour
     writing = await begin(ledger.write())
     await journal.answer()
     await asyncio.gather(writing, reserving)
-    for position in range(6, 5 + RESERVE_POSITIONS + 1):
+    for position in range(6, RESERVE_POSITIONS + 1):
         await ledger.reserve([STORE], position)
     assert len(journal.taken) == 1
-    assert not (await begin(ledger.reserve([STORE], 5 + RESERVE_POSITIONS + 1))).done()
+    assert not (await begin(ledger.reserve([STORE], RESERVE_POSITIONS + 1))).done()
 
 
 async def test_cursors_that_move_wait_for_more_of_them_and_go_with_the_first_failure(
@@ -274,21 +274,41 @@ async def test_cursors_that_move_wait_for_more_of_them_and_go_with_the_first_fai
     keeping.cancel()
 
 
-async def test_the_next_window_shares_a_commit_or_is_hurried(ledger: DeliveryLedger, journal: HeldJournal) -> None:
-    reserving = await begin(ledger.reserve([STORE], 5))
+async def test_the_next_window_shares_a_commit_and_is_hurried_where_more_waits(
+    journal: HeldJournal, roles: ConsumerRoles
+) -> None:
+    ledger = new_ledger(journal, roles, cursor_seconds=DEADLINE_SECONDS)
     keeping = asyncio.create_task(ledger.keep())
+    reserving = await begin(ledger.reserve([STORE], 5))
     await journal.answer()
     await reserving
     hurried = len(journal.hurried)
-    await ledger.reserve([STORE], 6 + RESERVE_POSITIONS // 2)
-    journal.turn.end()
+    ledger.settle(STORE, *range(1, AHEAD_POSITIONS + 1))
+    await settle()
     assert (journal.promised[-1], len(journal.taken), len(journal.hurried)) == (False, 2, hurried)
+    assert ledger.is_reserved(roles[STORE], RESERVE_POSITIONS, lambda: None)
     await settle()
     assert journal.hurried[hurried:] == [2]
     await journal.answer()
     cursor = journal.cursor(STORE)
     assert cursor is not None
-    assert cursor.handed_to == 6 + RESERVE_POSITIONS // 2 + RESERVE_POSITIONS
+    assert (cursor.handed_to, len(journal.taken)) == (AHEAD_POSITIONS + RESERVE_POSITIONS, 2)
+    keeping.cancel()
+
+
+async def test_a_page_for_what_waits_is_hurried_if_it_is_worth_that(journal: HeldJournal, roles: ConsumerRoles) -> None:
+    ledger = new_ledger(journal, roles, cursor_seconds=DEADLINE_SECONDS)
+    keeping = asyncio.create_task(ledger.keep())
+    reserving = await begin(ledger.reserve([STORE], 5))
+    await journal.answer()
+    await reserving
+    for number, pages in [(WORTH_POSITIONS - 1, 1), (WORTH_POSITIONS, 2)]:
+        ledger.settle(STORE, number)
+        ledger.settle(STORE, *range(1, number))
+        assert ledger.is_reserved(roles[STORE], RESERVE_POSITIONS, lambda: None)
+        await settle()
+        assert len(journal.taken) == pages
+    assert journal.promised[-1]
     keeping.cancel()
 
 

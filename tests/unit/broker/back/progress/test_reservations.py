@@ -1,14 +1,15 @@
 """Reserved hand-overs: nothing is handed over above what is durable, and few wait for that."""
 
 import asyncio
+from random import Random
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.delivering import consumer_roles
-from xbus.broker.back.progress.consumer_role import Reservations
-from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
+from xbus.broker.back.progress.ledger import AHEAD_POSITIONS, RESERVE_POSITIONS, WORTH_POSITIONS, DeliveryLedger
 from xbus.broker.back.recipients.served import RoleEvents
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import ProgressUpdate
@@ -27,12 +28,14 @@ class HeldJournal:
         self.turn = LoopTurn()
         self.handed_to = {STORE: 0, AUDIT: 0}
         self.waiting: list[tuple[ProgressUpdate, WriteAnswer[None]]] = []
+        self.pages: list[ProgressUpdate] = []
 
     def hurry(self) -> None:
         """Nothing waits."""
 
     def submit(self, progress: ProgressUpdate, answer: WriteAnswer[None], *, promises: bool) -> None:
         self.waiting.append((progress, answer))
+        self.pages.append(progress)
 
     def answer(self) -> None:
         """Make all of it durable that waits."""
@@ -64,6 +67,18 @@ class Bench:
         self.journal.answer()
         await settle()
 
+    async def written(self) -> None:
+        """Have all that is noted made durable."""
+        waiting = asyncio.create_task(self.ledger.written())
+        await self.write()
+        await waiting
+
+    async def reserve(self, position: int) -> None:
+        """Have the first hand-overs reserved."""
+        first = await self.begin(position)
+        await self.write()
+        assert first.done()
+
     async def begin(self, position: int, *role_ids: int) -> "asyncio.Task[Any]":
         task = asyncio.create_task(self.ledger.reserve(role_ids or [STORE], position))
         await settle()
@@ -72,37 +87,6 @@ class Bench:
     async def end(self) -> None:
         self.keeping.cancel()
         await asyncio.gather(self.keeping, return_exceptions=True)
-
-
-# -- reservations ----------------------------------------------------------------------------------------------------
-
-
-def test_where_nothing_was_reserved_nothing_is_waited_for() -> None:
-    assert Reservations().noted_for(7) == 0
-
-
-def test_each_position_waits_for_the_first_reservation_that_covers_it() -> None:
-    reservations = Reservations()
-    reservations.add(10, 1)
-    reservations.add(20, 5)
-    assert [reservations.noted_for(position) for position in (3, 10, 11, 20)] == [1, 1, 5, 5]
-    assert reservations.noted_for(3) == 5  # too high, and so too late at the worst
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=20),
-    st.lists(st.integers(1, 200), max_size=30),
-)
-def test_no_number_is_too_low(steps: list[tuple[int, int]], asked: list[int]) -> None:
-    """However they are asked for: who waits for that many notes finds the position covered."""
-    reservations, added, position, noted = Reservations(), list[tuple[int, int]](), 0, 0
-    for further, more in steps:
-        position, noted = position + further, noted + more
-        reservations.add(position, noted)
-        added.append((position, noted))
-    for wanted in (each for each in asked if each <= position):
-        least = next(noted for position, noted in added if position >= wanted)
-        assert reservations.noted_for(wanted) >= least
 
 
 # -- in the ledger ---------------------------------------------------------------------------------------------------
@@ -114,24 +98,107 @@ async def test_the_first_waits_until_it_is_durable() -> None:
     assert not first.done()
     await bench.write()
     assert first.done()
-    assert bench.journal.handed_to[STORE] == 1 + RESERVE_POSITIONS
+    assert bench.journal.handed_to[STORE] == RESERVE_POSITIONS
     await bench.end()
 
 
-async def test_none_waits_while_half_of_it_is_left() -> None:
+async def test_none_waits_for_what_is_reserved() -> None:
     bench = Bench()
     first = await bench.begin(1)
     await bench.write()
     assert first.done()
-    handed_to = bench.journal.handed_to[STORE]
-    middle = handed_to - RESERVE_POSITIONS // 2
-    for position in (2, middle, middle + 1, handed_to):
-        # Past the half more is reserved, and nobody waits for that before the rest is used up.
+    for position in (2, RESERVE_POSITIONS):
         assert (await bench.begin(position)).done()
-    beyond = await bench.begin(handed_to + 1)
+    assert not bench.journal.waiting
+    beyond = await bench.begin(RESERVE_POSITIONS + 1)
     assert not beyond.done()
     await bench.write()
     assert beyond.done()
+    await bench.end()
+
+
+async def test_what_is_settled_is_reserved_anew_in_the_same_page() -> None:
+    bench = Bench()
+    await bench.reserve(1)
+    bench.ledger.settle(STORE, *range(1, 41))
+    bench.ledger.settle(STORE, 45)
+    await settle()
+    assert not bench.journal.waiting
+    await bench.written()
+    assert (bench.journal.handed_to[STORE], len(bench.journal.pages)) == (41 + RESERVE_POSITIONS, 2)
+    assert (await bench.begin(41 + RESERVE_POSITIONS)).done()
+    await bench.end()
+
+
+@pytest.mark.parametrize(("number", "settled"), [(1, AHEAD_POSITIONS + 1), (64, 3 * 64), (80, 2 * 80), (100, 100)])
+async def test_a_page_begins_when_two_calls_more_might_lack_a_reserve(number: int, settled: int) -> None:
+    bench = Bench()
+    await bench.reserve(1)
+    for first in range(1, settled + 1, number):
+        await settle()
+        assert not bench.journal.waiting
+        bench.ledger.settle(STORE, *range(first, first + number))
+    await bench.write()
+    assert bench.journal.handed_to[STORE] == settled + RESERVE_POSITIONS
+    await bench.end()
+
+
+async def test_a_page_begins_sooner_where_more_waits_than_is_reserved() -> None:
+    bench = Bench()
+    await bench.reserve(1)
+    store = bench.roles[STORE]
+    bench.ledger.settle(STORE, *range(1, WORTH_POSITIONS))
+    bench.ledger.owe_all(store, range(1, RESERVE_POSITIONS + 2))
+    await settle()
+    assert not bench.journal.waiting, "it would be worth too little"
+    bench.ledger.settle(STORE, WORTH_POSITIONS)
+    bench.ledger.owe_all(store, range(2, RESERVE_POSITIONS + 1))
+    await settle()
+    assert not bench.journal.waiting, "all that waits is reserved"
+    bench.ledger.owe_all(store, [RESERVE_POSITIONS + 1])
+    await bench.write()
+    assert bench.journal.handed_to[STORE] == WORTH_POSITIONS + RESERVE_POSITIONS
+    await bench.end()
+
+
+async def test_the_page_that_is_on_its_way_is_waited_for_and_no_further_one() -> None:
+    bench = Bench()
+    await bench.reserve(1)
+    bench.ledger.settle(STORE, *range(1, AHEAD_POSITIONS + 1))
+    await settle()
+    bench.ledger.settle(STORE, AHEAD_POSITIONS + 1)
+    covered = await bench.begin(AHEAD_POSITIONS + RESERVE_POSITIONS)
+    beyond = await bench.begin(AHEAD_POSITIONS + RESERVE_POSITIONS + 1)
+    await bench.write()
+    assert (covered.done(), beyond.done()) == (True, False)
+    await bench.write()
+    assert beyond.done()
+    await bench.end()
+
+
+@pytest.mark.parametrize("takers", [1, 2, 5])
+@pytest.mark.parametrize("seed", range(8))
+async def test_no_page_leaves_more_in_doubt_than_may_be(seed: int, takers: int) -> None:
+    """However slices of what waits are settled, and whenever pages are durable; and none waits for ever."""
+    random = Random(seed)
+    bench, out, last = Bench(), list[range](), 0
+    role = bench.roles[STORE]
+    cursor = role.cursor
+    assert cursor is not None
+    while last < 12 * RESERVE_POSITIONS:
+        following = range(last + 1, last + 1 + random.randint(1, AHEAD_POSITIONS))
+        must_wait = len(out) == takers or following[-1] > cursor.reach(RESERVE_POSITIONS)
+        if out and (must_wait or random.random() < 0.3):
+            bench.ledger.settle_all(role, out.pop(random.randrange(len(out))))
+        elif bench.ledger.is_reserved(role, following[-1], lambda: None):
+            assert following[-1] <= bench.journal.handed_to[STORE]
+            out.append(following)
+            last = following[-1]
+        else:
+            await bench.write()
+        if random.random() < 0.3:
+            await bench.write()
+    assert max(len(each.unsettled()) for page in bench.journal.pages for each in page.cursors) <= RESERVE_POSITIONS
     await bench.end()
 
 
@@ -188,7 +255,7 @@ def check(bench: Bench, under_way: list[tuple[int, int, "asyncio.Task[Any]"]]) -
         assert not task.done() or position <= bench.journal.handed_to[role_id]
 
 
-async def test_hand_overs_that_are_not_asked_for_are_durable_and_reserve_in_time() -> None:
+async def test_in_a_stream_only_the_first_hand_over_waits() -> None:
     bench = Bench()
     role = bench.roles[STORE]
     refused = 0
@@ -197,9 +264,10 @@ async def test_hand_overs_that_are_not_asked_for_are_durable_and_reserve_in_time
             refused += 1
             await bench.write()
         assert position <= bench.journal.handed_to[STORE]
-        if position % (RESERVE_POSITIONS // 4) == 0:
+        bench.ledger.settle(STORE, position)
+        if position % WORTH_POSITIONS == 0:
             await bench.write()
-    assert refused == 1, "only the first waits"
+    assert refused == 1
     bench.ledger.return_reserved()
     assert role.reserved_to == 0
     await bench.end()
@@ -232,6 +300,22 @@ async def test_what_is_in_flight_when_a_role_is_found_attached_again_is_reserved
     attach(bench, 101)
     await bench.write()
     assert bench.journal.handed_to[STORE] >= 105
+    await bench.end()
+
+
+async def test_what_was_reserved_before_a_role_without_a_lag_was_attached_again_is_reserved_anew() -> None:
+    """Nothing was sealed between the settling of all and the attachment, which has what was reserved forgotten."""
+    bench = Bench()
+    await bench.reserve(1)
+    bench.ledger.settle(STORE, 1)
+    await bench.written()
+    assert bench.journal.handed_to[STORE] == 1 + RESERVE_POSITIONS
+    attach(bench, 2)
+    second = await bench.begin(2)
+    assert not second.done()
+    await bench.write()
+    assert second.done()
+    assert bench.journal.handed_to[STORE] >= 2
     await bench.end()
 
 

@@ -50,6 +50,12 @@ class CursorAgainstASet(RuleBasedStateMachine):
         assert self.cursor.unsettled() == sorted(handed_over - self.settled)
 
     @invariant()
+    def it_reaches_as_far_as_so_many_are_unsettled(self) -> None:
+        reach = self.cursor.reach(80)
+        assert len(set(range(1, reach + 1)) - self.settled) == 80
+        assert reach == max(reach, *self.settled, 0)
+
+    @invariant()
     def the_bitmap_holds_no_more_than_it_must(self) -> None:
         above = [position for position in self.settled if position > self.cursor.position]
         highest = max(above, default=self.cursor.position)

@@ -77,8 +77,8 @@ async def test_it_makes_no_difference_how_envelopes_came(seed: int) -> None:
 
 # -- what it costs ---------------------------------------------------------------------------------------------------
 
-MOST_CALLS_OF_A_GROUP = 300
-MOST_CALLS_OF_AN_ENVELOPE = 0.2
+MOST_CALLS_OF_A_GROUP = 150
+MOST_CALLS_OF_AN_ENVELOPE = 0.1
 """Calls of functions of the product, on the loop and in the writer, from a put until its cursor is durable."""
 
 
@@ -102,8 +102,7 @@ async def deliver(broker: Broker, group: PutGroup) -> None:
 
 
 ROUNDS = 25
-"""The round with the fewest calls counts. Half of the groups of a hundred need a reservation, and its page takes 22 or
-40 calls."""
+"""The round with the fewest calls counts, as a timer may fall into any of them."""
 
 
 async def calls_of(envelopes: int) -> int:

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Sequence
 from itertools import accumulate
 from random import Random
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -16,6 +17,7 @@ from xbus.broker.back.dispatch.parties import (
     FIRST_ENVELOPES,
     MAX_WAITING_BYTES,
     MOST_ENVELOPES,
+    MOST_TOGETHER,
     MOST_WAITING,
     BundleParty,
     BundleSize,
@@ -155,6 +157,22 @@ def test_nothing_is_lost_or_turned_round(data: st.DataObject) -> None:
         assert party.waiting_bytes == sum(range(len(begun) + 1, added + 1))
         assert party.waiting == added - len(begun)
     assert begun + positions(party.take_all()) == list(range(1, added + 1))
+
+
+@pytest.mark.parametrize(
+    ("consumers", "programs", "most"),
+    [(1, 1, MOST_ENVELOPES), (1, 3, 43), (2, 1, MOST_TOGETHER), (2, 2, 43)],
+)
+@pytest.mark.parametrize("keys_in_hand", [None, ()], ids=["plain", "ordered"])
+def test_all_that_is_out_at_once_may_be_in_doubt(
+    consumers: int, programs: int, most: int, keys_in_hand: tuple[str, ...] | None
+) -> None:
+    served = cast("ServedRole", SimpleNamespace(instances=[object()] * programs))
+    party = BundleParty([served] * consumers, [cast("ConsumerRole", object())] * consumers)
+    party.size.envelopes = MOST_ENVELOPES
+    party.parts.append(PagePart.of([small(each, key=str(each)) for each in range(1, MOST_WAITING + 1)]))
+    assert party.last_of_next(keys_in_hand) == most
+    assert positions(party.take(keys_in_hand)) == [*range(1, most + 1)]
 
 
 def test_a_bundle_ends_before_the_second_one_of_a_key() -> None:
