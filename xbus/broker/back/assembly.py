@@ -213,38 +213,29 @@ class DeliveryAssembly:
         )
 
     def _subscribe(self, events: RoleEvents) -> None:
-        """Subscribe all that react to role events, in this order.
+        """Say what happens at each role event: all of it, in this order.
 
         A program that joins is known first: the breaker limits one of a role in trouble, bulk workers become known, and
-        the broker forgets what it may keep open. Of a role that is served from now on the state moves next, as all that
-        follows may ask for it. Only then anything may be handed to it. Lanes begin before rows are read. The programs
-        of a role that is paused go on with what they hold and make, so that only what begins anything hears of it.
+        the broker forgets what it may keep open. The state of a role moves before all else, which may ask for it. Only
+        then anything may be handed to it. Lanes begin before rows are read. The programs of a role that is paused go on
+        with what they hold and make, so that only what begins anything hears of it. The ways of groups are found anew
+        as workers may be before the consumers to which they lead.
         """
-        events.joined.subscribe(self.probing.joined, self._requirements.joined, self.outputs.joined)
-        events.joined.subscribe(self._left_behind.joined)
-        events.parted.subscribe(self._requirements.parted, self.outputs.parted, self._left_behind.parted)
-        events.arrived.subscribe(self._roles.arrived)
-        events.paused.subscribe(self._roles.paused)
-        events.resumed.subscribe(self._roles.arrived)
-        events.left.subscribe(self._roles.left)
-        events.gone.subscribe(self._roles.gone)
-        events.tripped.subscribe(self._roles.tripped)
-        events.recovered.subscribe(self._roles.recovered)
-        events.arrived.subscribe(self.lanes.arrived, self._retry_queue.arrived)
-        events.paused.subscribe(self._groups.left, self.lanes.left, self._retry_queue.left)
-        events.resumed.subscribe(self.probing.resumed, self.outputs.may_begin)
-        events.resumed.subscribe(self.lanes.arrived, self._retry_queue.arrived)
-        events.left.subscribe(self._groups.left, self.lanes.left, self._retry_queue.left)
-        # Workers may be before the consumers that it leads to.
-        for changed in (events.joined, events.parted, events.paused, events.resumed, events.configured):
-            changed.subscribe(self._groups.forget_ways)
-        for changed in (events.tripped, events.recovered):
-            changed.subscribe(self._groups.forget_ways)
-        events.slow.subscribe(self._groups.split, self.lanes.split)
+        roles, groups, lanes, rows, outputs = self._roles, self._groups, self.lanes, self._retry_queue, self.outputs
+        required, behind, probing, forget = self._requirements, self._left_behind, self.probing, groups.forget_ways
+        events.joined.subscribe(probing.joined, required.joined, outputs.joined, behind.joined, forget)
+        events.parted.subscribe(required.parted, outputs.parted, behind.parted, forget)
+        events.arrived.subscribe(roles.arrived, lanes.arrived, rows.arrived)
+        events.left.subscribe(roles.left, groups.left, lanes.left, rows.left)
+        events.gone.subscribe(roles.gone)
+        events.paused.subscribe(roles.paused, groups.left, lanes.left, rows.left, forget)
+        events.resumed.subscribe(roles.arrived, probing.resumed, outputs.may_begin, lanes.arrived, rows.arrived, forget)
+        events.configured.subscribe(forget)
+        events.tripped.subscribe(roles.tripped, forget, groups.left, lanes.left)
+        events.recovered.subscribe(roles.recovered, forget, outputs.may_begin, lanes.arrived, rows.recovered)
+        events.slow.subscribe(groups.split, lanes.split)
         events.caught_up.subscribe(self._gathering.caught_up)
-        events.tripped.subscribe(self._groups.left, self.lanes.left)
-        events.recovered.subscribe(self.outputs.may_begin, self.lanes.arrived, self._retry_queue.recovered)
-        events.rows_due.subscribe(self._retry_queue.wake)
+        events.rows_due.subscribe(rows.wake)
         events.row_moved.subscribe(self._waiting.note)
 
     def _output_ready(self, attempt: OutputAttempt) -> None:
