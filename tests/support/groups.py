@@ -62,6 +62,8 @@ class Message:
     def __init__(self, emitter_id: int, entries: Sequence[Entry], *, in_order: bool = False) -> None:
         self.args: list[Any] = [str(emitter_id), on_wire(entries), in_order]
         self.size = len(packed(self.args))
+        self.peer = b"peer"
+        self.is_followed = True
         self.answered: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
 
 

@@ -60,7 +60,7 @@ class Share:
         weight: theirs.
         earlier_calls: those that began in the period before.
         earlier_weight: theirs.
-        debt: the weight by which a call went beyond the share; answers to others pay it, and the end of the period.
+        rests_until: the time up to which it rests behind a large call, while others call.
         waiting: calls, in their order.
         waiting_bytes: of those.
         is_stopped: whether nothing more is read of the connection until half of its room is free.
@@ -72,7 +72,7 @@ class Share:
     weight: int = 0
     earlier_calls: int = 0
     earlier_weight: int = 0
-    debt: float = 0.0
+    rests_until: float = 0.0
     waiting: "deque[Call]" = field(default_factory=deque)
     waiting_bytes: int = 0
     is_stopped: bool = False
@@ -81,7 +81,7 @@ class Share:
         """Count the calls that begin from now on apart from those of the period before."""
         is_next = period == self.period + 1
         self.earlier_calls, self.earlier_weight = (self.calls, self.weight) if is_next else (0, 0)
-        self.period, self.calls, self.weight, self.debt = period, 0, 0, 0.0
+        self.period, self.calls, self.weight = period, 0, 0
 
 
 class Call:
@@ -97,7 +97,6 @@ class Call:
     Attributes:
         share: that of its connection, where ``Turns`` counts it while it is under way.
         period: in which that began.
-        debt_before: the debt of its connection before it was counted.
         id: of the request.
         method: the verb.
         args: those of the verb.
@@ -107,7 +106,6 @@ class Call:
     __slots__ = (
         "args",
         "connection",
-        "debt_before",
         "frames",
         "id",
         "method",
@@ -122,7 +120,6 @@ class Call:
     method: str
     args: list[Value]
     period: int
-    debt_before: float
 
     def __init__(self, peer: bytes, frames: list[bytes], size: int, connection: CallerConnection | None = None) -> None:
         self.peer = peer
@@ -131,6 +128,11 @@ class Call:
         self.connection = connection
         self.share: Share | None = None
         self.since = math.inf
+
+    @property
+    def is_followed(self) -> bool:
+        """Check whether further calls of its connection wait for their turn."""
+        return self.share is not None and bool(self.share.waiting)
 
 
 _Later: TypeAlias = asyncio.Future[Any] | Deferred[Any] | Promise[Any]
@@ -190,6 +192,10 @@ class Answering:
     def unanswered(self) -> int:
         """The number of calls that wait for their handler's future."""
         return len(self._waiting)
+
+    def is_shared(self, call: Call) -> bool:
+        """Check whether a call that was read is one of the shared verb."""
+        return call.method == self._dispatch.shared
 
     def take_all(self, calls: Iterable[Call]) -> None:
         """Carry out calls in their order, those of the shared verb that follow each other together."""

@@ -45,10 +45,16 @@ class SharedCall(Protocol):
     Attributes:
         args: those of the verb, as they were checked; parameters with a default may be left out at the end.
         size: the bytes of its message.
+        peer: its connection.
+        is_followed: whether further calls of that connection wait for their turn.
     """
 
     args: list[Value]
     size: int
+    peer: bytes
+
+    @property
+    def is_followed(self) -> bool: ...
 
 
 Give: TypeAlias = Callable[[Sequence[SharedCall], Sequence[object]], None]

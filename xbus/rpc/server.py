@@ -35,6 +35,7 @@ from xbus.rpc.guard import ServerLimits
 from xbus.rpc.life_signs import LifeSigns
 from xbus.rpc.owed_calls import PeerClient, PeerClients
 from xbus.rpc.ports import CallerConnection, PeerIsFull, PeerIsGone, PlainPort, Port, PortOwner, RouterPort
+from xbus.rpc.rests import LARGE_BYTES, Rests
 from xbus.rpc.zmtp import TCP
 
 log = logging.getLogger(__name__)
@@ -113,6 +114,7 @@ class Server:
         clock: measures how often a fault of a peer is logged.
         life_signs: how soon it notices that a peer's machine has vanished.
         turn: of the loop, shared with others; answers go at its end.
+        rests: says how long callers rest behind large calls; the shared verb asks it, too. None for not at all.
     """
 
     def __init__(
@@ -126,6 +128,7 @@ class Server:
         clock: Clock | None = None,
         life_signs: LifeSigns = OF_PEERS,
         turn: LoopTurn | None = None,
+        rests: Rests | None = None,
     ) -> None:
         self.name = name
         clock, turn = clock or SystemClock(), turn or LoopTurn()
@@ -135,7 +138,8 @@ class Server:
         self._max_unanswered_bytes = limits.max_unanswered_bytes
         self._held_back = False
         self._is_closed = False
-        self._turns = Turns(time.monotonic, limits.share_bytes)
+        self._rests = rests
+        self._turns = Turns(time.monotonic, limits.share_bytes, rests=rests)
         self._answering = Answering(
             dispatch,
             name=name,
@@ -335,6 +339,11 @@ class Server:
             return
         if self._gathered:
             self._carry_out()
+        if (rests := self._rests) is not None:
+            if size > LARGE_BYTES:
+                rests.note_long(call.peer)
+            elif rests.long or rests.last != call.peer:
+                rests.note_short(call.peer, (call.peer,))
         if self._turns.add([call]):
             self._answering.take(call)
         else:
@@ -355,6 +364,8 @@ class Server:
         if call.share is not None:
             self._turns.ended(call)
             if self._turns.line:
+                if call.size > LARGE_BYTES:
+                    self._rest(call, call.share)
                 self._queue.go_on()
         if self._held_back and self._answering.unanswered_bytes <= self._max_unanswered_bytes / 2:
             self._held_back = False
@@ -375,6 +386,17 @@ class Server:
         finally:
             port.check()
         return True
+
+    def _rest(self, call: Call, share: Share) -> None:
+        """Have a connection rest behind a large call that others of its own follow.
+
+        The shared verb does so for its own calls.
+        """
+        if self._rests is None or not share.waiting or call.since == math.inf or self._answering.is_shared(call):
+            return
+        if rest := self._rests.seconds(call.peer, call.since, call.size):
+            share.rests_until = time.monotonic() + rest
+            self._queue.go_on_later(rest)
 
     def _transmit(self, frames: Sequence[Frame]) -> bool:
         peer = self._plain.peers.get(bytes(frames[0]))
@@ -426,12 +448,18 @@ class Turns:
         now: the time in seconds.
         share_bytes: the calls of a connection under way while others call; one call may always be.
         waiting_bytes: with more than this in calls that wait, it is full.
+        rests: says how long a connection rests behind a large call that others of its own follow. None for not at all.
     """
 
     def __init__(
-        self, now: Callable[[], float], share_bytes: float = SHARE_BYTES, waiting_bytes: int = WAITING_BYTES
+        self,
+        now: Callable[[], float],
+        share_bytes: float = SHARE_BYTES,
+        waiting_bytes: int = WAITING_BYTES,
+        rests: Rests | None = None,
     ) -> None:
         self._now = now
+        self._rests = rests
         self._share_bytes = share_bytes
         self._is_bounded = share_bytes < math.inf
         self._most_waiting_bytes = waiting_bytes
@@ -478,16 +506,14 @@ class Turns:
                 share = self._take_up(call.peer)
             if not share.waiting:
                 # Who has nothing under way may always call, whatever the others do.
-                if (share.calls == share.earlier_calls == 0 and share.debt <= 0) or _has_room(
-                    share, call, self._present_share
+                if (share.calls == share.earlier_calls == 0 or _has_room(share, call, self._present_share)) and not (
+                    share.rests_until and self._is_resting(share)
                 ):
                     # As ``_begin``, whose call each message would pay for.
                     weight = call.size + CALL_BYTES
                     call.share, call.period = share, self._period
                     share.weight += weight
                     share.calls += 1
-                    call.debt_before = share.debt
-                    share.debt = 0.0 if weight <= self._share_bytes else weight - self._share_bytes
                     at_once.append(call)
                     continue
                 self.line.append(share)
@@ -504,12 +530,9 @@ class Turns:
             elif call.period == own.period - 1:
                 own.earlier_weight -= call.size + CALL_BYTES
                 own.earlier_calls -= 1
-            if call.since == math.inf:
-                own.debt = call.debt_before
-                return
-        for share in self.line:
-            if share.debt and share.peer != call.peer:
-                share.debt = max(0.0, share.debt - self._share_bytes)
+
+    def _is_resting(self, share: Share) -> bool:
+        return self._now() < share.rests_until and self._rests is not None and self._rests.are_due
 
     def next(self) -> Call | None:
         """Give a call that may be carried out now, and is under way until ``ended``; connections take turns."""
@@ -519,7 +542,7 @@ class Turns:
         for _ in range(len(self.line)):
             share = self.line.popleft()
             call = share.waiting[0]
-            has_room = _has_room(share, call, present_share)
+            has_room = _has_room(share, call, present_share) and not (share.rests_until and self._is_resting(share))
             if has_room:
                 self._begin(share, call)
                 share.waiting.popleft()
@@ -536,8 +559,6 @@ class Turns:
         call.share, call.period = share, self._period
         share.weight += weight
         share.calls += 1
-        call.debt_before = share.debt
-        share.debt = max(0.0, weight - self._share_bytes)
 
     def rest(self) -> list[Call]:
         """Give all calls that wait, each connection's in their order; they wait no more."""
@@ -587,7 +608,7 @@ class Turns:
 
 
 def _has_room(share: Share, call: Call, most: float) -> bool:
-    under_way = share.weight + share.earlier_weight + share.debt
+    under_way = share.weight + share.earlier_weight
     if under_way <= 0:
         return True
     return under_way + call.size + CALL_BYTES <= most and share.calls + share.earlier_calls < _MOST_CALLS
@@ -628,6 +649,10 @@ class CallQueue:
         if self._turns.line and not self._is_going_on:
             self._is_going_on = True
             self._loop.call_soon(self._go_on)
+
+    def go_on_later(self, seconds: float) -> None:
+        """Carry out what may be carried out when a connection has rested for so long."""
+        self._loop.call_later(seconds, self.go_on)
 
     def release(self) -> None:
         """Carry out all that waits."""

@@ -29,6 +29,7 @@ from xbus.rpc.bell import Bell
 from xbus.rpc.codec import Value, pack, unpack
 from xbus.rpc.dispatch import SharedCall
 from xbus.rpc.owed_calls import Callee
+from xbus.rpc.rests import Rests
 from xbus.supervision.health import Health
 from xbus.testing.journal import Database, VirtualJournal
 from xbus.testing.network import VirtualConnection, VirtualProcess
@@ -97,6 +98,8 @@ class _Message:
 
     args: list[Value]
     size: int
+    peer = b""
+    is_followed = False
     answered: "asyncio.Future[Answers]" = field(default_factory=asyncio.Future)
 
 
@@ -188,7 +191,7 @@ class VirtualBroker:
             checks = Checks(configuration, settings.limits, self._clock)
             self.front = Front(journal, checks, self._clock, replies, bell.ring, tasks, space)
             self._groups = GroupIntake(
-                self.front, cast(Sessions, _Tokens()), lambda *_: None, now=self._clock.monotonic
+                self.front, cast(Sessions, _Tokens()), lambda *_: None, Rests(self._clock.monotonic)
             )
             await self._patiently(configuration.refresh)
             await self._patiently(self.back.recover)

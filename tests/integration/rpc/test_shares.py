@@ -10,6 +10,7 @@ from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import verb
 from xbus.rpc.guard import ServerLimits
+from xbus.rpc.rests import LARGE_BYTES, Rests
 from xbus.rpc.server import SHARE_BYTES, Server
 
 LIMITS = ServerLimits(MAX_MESSAGE_BYTES, share_bytes=SHARE_BYTES)
@@ -90,3 +91,29 @@ async def test_a_call_that_waited_has_the_address_of_its_own_caller(serve: Serve
     await asyncio.gather(*calls)
     assert len(set(verbs.callers)) == 2
     assert verbs.callers[1:] == verbs.callers[-1:] * MANY
+
+
+async def test_behind_a_large_call_its_connection_rests_beside_short_ones(serve: Serve, connect: Connect) -> None:
+    took: list[int] = []
+
+    class Stores:
+        @verb("store")
+        async def store(self, number: int, data: bytes) -> int:
+            took.append(number)
+            await asyncio.sleep(0)
+            return number
+
+    # By a clock that stands, and is far ahead, somebody calls for ever, and the large call has taken very long.
+    rests = Rests(lambda: 1e12)
+    _, address = serve(Stores(), limits=LIMITS, rests=rests)
+    other, deep = connect(address), connect(address)
+    large = [deep.call("store", number, b"x" * LARGE_BYTES, timeout=SECONDS) for number in (1, 2)]
+    await eventually(lambda: took == [1, 2], "who calls alone does not rest")
+    await asyncio.gather(*large)
+    await other.call("store", 0, b"", timeout=SECONDS)
+    first, second = (deep.call("store", number, b"x" * LARGE_BYTES, timeout=SECONDS) for number in (3, 4))
+    await first
+    for _ in range(3):
+        await other.call("store", 0, b"", timeout=SECONDS)
+    assert took == [1, 2, 0, 3, 0, 0, 0]
+    assert await second == 4

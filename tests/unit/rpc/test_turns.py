@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from xbus.rpc.answering import Call
+from xbus.rpc.rests import Rests
 from xbus.rpc.server import CALL_BYTES, PERIOD_SECONDS, SHARE_BYTES, WAITING_BYTES_OF_ONE, Turns
 
 DEEP, HONEST, OTHER = b"deep", b"honest", b"other"
@@ -16,7 +17,8 @@ class Calls:
 
     def __init__(self, **options: int) -> None:
         self.now = 10.4 * PERIOD_SECONDS
-        self.turns = Turns(lambda: self.now, **{"share_bytes": SHARE_BYTES, **options})
+        self.rests = Rests(lambda: self.now)
+        self.turns = Turns(lambda: self.now, **{"share_bytes": SHARE_BYTES, **options}, rests=self.rests)
         self.under_way: list[Call] = []
         self._made: list[Call] = []
 
@@ -32,6 +34,13 @@ class Calls:
         for call in mine:
             self.under_way.remove(call)
             self.turns.ended(call)
+
+    def rest(self, peer: bytes, seconds: float) -> None:
+        """Have a connection rest whose calls wait, beside short calls of another one."""
+        self.rests.note_long(peer)
+        self.rests.note_short(HONEST, HONEST)
+        (share,) = [share for share in self.turns.line if share.peer == peer]
+        share.rests_until = self.now + seconds
 
     def go_on(self) -> list[bytes]:
         return [call.peer for call in self._go_on()]
@@ -66,19 +75,6 @@ def test_calls_that_are_answered_at_once_take_nobodys_turn() -> None:
         call = Call(DEEP, [], 2 * SHARE_BYTES)
         assert calls.turns.add([call])
         calls.turns.ended(call)
-
-
-def test_a_call_that_is_answered_at_once_leaves_the_debts_of_others_and_its_own() -> None:
-    calls = Calls()
-    calls.call(HONEST)
-    calls.call(DEEP, size=2 * SHARE_BYTES)
-    calls.answer(DEEP)
-    calls.call(DEEP, 2)
-    assert calls.numbers(DEEP) == []
-    refused = Call(OTHER, [], 0)
-    assert calls.turns.add([refused])
-    calls.turns.ended(refused)
-    assert calls.go_on() == []
 
 
 def test_beside_another_connection_the_calls_beyond_the_share_wait_in_their_order() -> None:
@@ -166,27 +162,39 @@ def test_what_waits_is_bounded() -> None:
     assert not calls.turns.line
 
 
-def test_a_call_beyond_the_share_is_paid_by_answers_to_others() -> None:
+def test_a_connection_that_rests_has_its_calls_wait_in_their_order() -> None:
     calls = Calls()
     calls.call(HONEST)
-    calls.call(DEEP, 10, size=3 * SHARE_BYTES)
+    calls.call(DEEP, 2, size=3 * SHARE_BYTES)
     calls.answer(DEEP)
-    for _ in range(2):
-        assert calls.go_on() == []
-        calls.answer(HONEST)
-        calls.call(HONEST)
+    calls.rest(DEEP, seconds=0.02)
     assert calls.go_on() == []
-    calls.answer(HONEST)
+    calls.call(DEEP)
+    calls.now += 0.01
+    calls.call(HONEST)
+    assert calls.go_on() == []
+    calls.now += 0.01
     assert calls.go_on() == [DEEP]
+    assert calls.numbers(DEEP) == [2]
 
 
-def test_a_call_beyond_the_share_waits_for_a_period_at_the_most() -> None:
+def test_a_newcomer_does_not_wait_for_the_rest_of_another() -> None:
     calls = Calls()
     calls.call(HONEST)
-    calls.call(DEEP, 10, size=100 * SHARE_BYTES)
+    calls.call(DEEP, 2, size=3 * SHARE_BYTES)
     calls.answer(DEEP)
-    assert calls.go_on() == []
-    calls.wait(1)
+    calls.rest(DEEP, seconds=0.02)
+    calls.call(OTHER)
+    assert calls.numbers(OTHER)
+
+
+def test_a_rest_ends_when_the_others_call_no_more() -> None:
+    calls = Calls()
+    calls.call(HONEST)
+    calls.call(DEEP, 2, size=3 * SHARE_BYTES)
+    calls.answer(DEEP)
+    calls.rest(DEEP, seconds=1.0)
+    calls.now += 0.06
     assert calls.go_on() == [DEEP]
 
 

@@ -7,8 +7,6 @@ the transaction that finds its id taken also reads its first receipt.
 
 import asyncio
 import logging
-import math
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -37,19 +35,13 @@ from xbus.rpc.deferred import Answer, Deferred, Promise
 from xbus.rpc.dispatch import Dispatch, Give, SharedCall, shared
 from xbus.rpc.frames import WRONG_ARGUMENTS
 from xbus.rpc.messages import GroupedError, GroupedReceipt
+from xbus.rpc.rests import LARGE_BYTES, Rests
 
 log = logging.getLogger(__name__)
-
-SHARED_SECONDS = 0.05
-"""Seconds for which the front counts as shared behind puts of two emitters in turn. Longer protects emitters that put
-seldom, and slows others down for them."""
 
 SPAN_ENVELOPES = 32
 """The envelopes of an emitter that go on together while the front is shared. More let it delay others for longer;
 fewer make it slower itself."""
-
-MOST_REST_SECONDS = 1.0
-"""The longest rest of an emitter behind a span. One takes longer only while the journal is away."""
 
 TOGETHER_BYTES = 512 * 1024
 """The bytes of items of several messages in a group. More make the group, which is sealed as a whole, longer."""
@@ -76,16 +68,15 @@ def _arguments(token: str, envelopes: list[Value], in_order: bool = False) -> No
 class GroupIntake:
     """Takes the envelopes of messages: those of all messages that one turn of the loop reads become one group.
 
-    While several emitters put, a long message goes on in spans: each waits until the one before it is answered, and so
-    do the later messages of its emitter. So the transactions stay short in which the puts of the others wait. Beside an
-    emitter without a long message the others rest behind each span, for as long as that has taken: half of the time is
-    left to it.
+    While an emitter puts that has no long message, a long message goes on in spans: each waits until the one before it
+    is answered, and so do the later messages of its emitter. So the transactions stay short in which the puts of the
+    others wait. Behind each span its emitter rests, so that half of the time is left to the others.
 
     Args:
         front: takes groups, and envelopes alone.
         sessions: the emitters'.
         note_refusal: called for each envelope that is refused.
-        now: the time in seconds.
+        rests: says how long emitters rest behind their spans.
     """
 
     def __init__(
@@ -93,15 +84,12 @@ class GroupIntake:
         front: Front,
         sessions: Sessions,
         note_refusal: NoteRefusal,
-        now: Callable[[], float] = time.monotonic,
+        rests: Rests | None = None,
     ) -> None:
         self._front = front
         self._sessions = sessions
         self._note_refusal = note_refusal
-        self._now = now
-        self._last_emitter: int | None = None
-        self._shared_until = -math.inf
-        self._rests_until = -math.inf
+        self._rests = rests or Rests()
         self._waiting: dict[int, deque[_LongMessage]] = {}
         """The messages that have spans left, by their emitter, which has a span under way, or rests behind one."""
 
@@ -112,6 +100,7 @@ class GroupIntake:
 
         Each is answered by a receipt or an error for each of its envelopes.
         """
+        rests = self._rests
         messages: list[_Message] = []
         for call in calls:
             token, entries = cast("tuple[str, list[Value]]", call.args[:2])
@@ -120,16 +109,16 @@ class GroupIntake:
             except Refused as refusal:
                 give([call], [refusal])
                 continue
-            if self._waiting and emitter_id not in self._waiting:
-                self._rests_until = self._shared_until = self._now() + SHARED_SECONDS
-            elif emitter_id != self._last_emitter and self._last_emitter is not None:
-                self._shared_until = self._now() + SHARED_SECONDS
-            self._last_emitter = emitter_id
+            is_long = len(entries) > SPAN_ENVELOPES or call.size > LARGE_BYTES
+            if is_long:
+                rests.note_long(emitter_id, (call.peer,))
+            elif rests.long or rests.last != emitter_id:
+                rests.note_short(emitter_id, call.peer)
             if not entries:
                 give([call], [[]])
             elif emitter_id in self._waiting:
                 self._waiting[emitter_id].append(_LongMessage(call, give))
-            elif len(entries) > SPAN_ENVELOPES and self._now() < self._shared_until:
+            elif is_long and rests.are_due:
                 self._waiting[emitter_id] = deque([_LongMessage(call, give)])
                 self._go_on(emitter_id)
             else:
@@ -222,9 +211,8 @@ class GroupIntake:
             del self._waiting[emitter_id]
             return
         message = waiting[0]
-        now = self._now()
-        span = message.next_span(SPAN_ENVELOPES if now < self._shared_until else len(message.left))
-        give = partial(self._span_answered, emitter_id, message, len(span), now)
+        span = message.next_span(SPAN_ENVELOPES if self._rests.are_due else len(message.left))
+        give = partial(self._span_answered, emitter_id, message, len(span), self._rests.now())
         # A span that is answered at once calls this again: spans of a long message must not lie within each other.
         messages: list[_Message] = [(message, emitter_id, span)]
         asyncio.get_running_loop().call_soon(self._put_in_portions, messages, give)
@@ -242,9 +230,10 @@ class GroupIntake:
         if isinstance(outcome, BaseException):
             outcome = [_error_of(outcome)] * envelopes
         message.add(cast("Answers", outcome))
-        now = self._now()
-        if now < self._rests_until:
-            rest = min(now - began, MOST_REST_SECONDS)
+        rest = 0.0
+        if message.envelopes > SPAN_ENVELOPES or len(self._waiting[emitter_id]) > 1 or message.is_followed:
+            rest = self._rests.seconds(emitter_id, began, message.size * envelopes / message.envelopes)
+        if rest:
             asyncio.get_running_loop().call_later(rest, self._go_on, emitter_id)
         else:
             self._go_on(emitter_id)
@@ -263,7 +252,8 @@ class _LongMessage:
         give: answers it.
 
     Attributes:
-        args: as of the call, and so is ``size``.
+        args: as of the call, and so are ``size`` and ``peer``.
+        envelopes: their number.
         left: its envelopes that have not gone on.
     """
 
@@ -273,8 +263,14 @@ class _LongMessage:
         self.args = call.args
         self.size = call.size
         self.left = cast("list[Value]", call.args[1])
-        self._number = len(self.left)
+        self.peer = call.peer
+        self.envelopes = len(self.left)
         self._answers: Answers = []
+
+    @property
+    def is_followed(self) -> bool:
+        """Check whether further calls of its connection wait for their turn."""
+        return self._call.is_followed
 
     def next_span(self, most: int) -> list[Value]:
         """Take the next envelopes."""
@@ -287,7 +283,7 @@ class _LongMessage:
         if _is_in_order(self._call) and any(isinstance(answer, dict) for answer in answers):
             self._answers += [_error_of(_behind())] * len(self.left)
             self.left = []
-        if len(self._answers) == self._number:
+        if len(self._answers) == self.envelopes:
             self._give([self._call], [self._answers])
 
 

@@ -40,6 +40,7 @@ from xbus.broker.sessions import SessionLifetimes
 from xbus.config import FrontSettings
 from xbus.rpc.bell import Bell
 from xbus.rpc.guard import ServerLimits
+from xbus.rpc.rests import Rests
 from xbus.rpc.server import SHARE_BYTES, Server
 
 LARGEST_UNREAD = 4
@@ -101,6 +102,7 @@ class FrontPart:
         )
         lifetimes = SessionLifetimes(config.session_seconds, config.session_hours * 3600)
         self._sessions = sessions(shared, "emitter", lifetimes, self._front.has_open_envelope, lambda: self._server)
+        self._rests = Rests()
         self._server = Server(
             shared.context,
             self._dispatch(checks, repeating),
@@ -114,6 +116,7 @@ class FrontPart:
             may_read=self._may_read,
             clock=shared.clock,
             turn=shared.journal.turn,
+            rests=self._rests,
         )
 
     def _dispatch(self, checks: Checks, repeating: Replay) -> ThrottlingDispatch:
@@ -130,7 +133,7 @@ class FrontPart:
             config.session_seconds,
             config.immediate_reply_timeout,
         )
-        groups = GroupIntake(self._front, self._sessions, refusals.note_grouped)
+        groups = GroupIntake(self._front, self._sessions, refusals.note_grouped, self._rests)
         return ThrottlingDispatch(
             FrontVerbs(self._front, self._sessions, shared.ids),
             batches,

@@ -63,6 +63,7 @@ from xbus.rpc.codec import pack_items
 from xbus.rpc.deferred import Promise
 from xbus.rpc.dispatch import Dispatch, verb
 from xbus.rpc.frames import decode_reply, encode_request
+from xbus.rpc.rests import LARGE_BYTES, Rests
 
 
 @pytest.fixture
@@ -402,7 +403,7 @@ async def test_repeats_of_whatever_came_earlier_get_the_same_answers_in_a_group(
 @pytest.fixture
 async def shared(front: Front, north: Desk, south: Desk) -> GroupIntake:
     """An intake by which two emitters have just put, and no time passes."""
-    intake = GroupIntake(front, TOKENS, lambda *_: None, lambda: 0.0)
+    intake = GroupIntake(front, TOKENS, lambda *_: None, Rests(lambda: 0.0))
     for desk in (south, north):
         await put_one(intake, desk.emitter_id, [])
     return intake
@@ -425,7 +426,7 @@ async def test_behind_a_span_its_emitter_rests_for_as_long_as_that_has_taken(
 ) -> None:
     random = Random(7)
     moment = 0.0
-    intake = GroupIntake(front, TOKENS, lambda *_: None, lambda: moment)
+    intake = GroupIntake(front, TOKENS, lambda *_: None, Rests(lambda: moment))
     for desk in (south, north):
         await put_one(intake, desk.emitter_id, [])
     message = [entry(random, b"x") for _ in range(2 * SPAN_ENVELOPES)]
@@ -438,6 +439,29 @@ async def test_behind_a_span_its_emitter_rests_for_as_long_as_that_has_taken(
         positions.append(position)
     assert positions == [*range(SPAN_ENVELOPES + 1, SPAN_ENVELOPES + 6)]
     assert not of_north.done()
+
+
+@pytest.mark.parametrize("is_followed", [True, False])
+async def test_behind_a_large_envelope_its_emitter_rests_if_more_of_it_waits(
+    front: Front, north: Desk, south: Desk, is_followed: bool
+) -> None:
+    random = Random(7)
+    moment = 0.0
+    intake = GroupIntake(front, TOKENS, lambda *_: None, Rests(lambda: moment))
+    for desk in (south, north):
+        await put_one(intake, desk.emitter_id, [])
+    first, second = (Message(north.emitter_id, [entry(random, b"%d" % number)]) for number in range(2))
+    first.size = LARGE_BYTES + 1
+    first.is_followed = is_followed
+    putting(intake, first)
+    await asyncio.sleep(0)
+    moment = 3600.0
+    await put_one(intake, south.emitter_id, [entry(random, b"x")])
+    await first.answered
+    putting(intake, second)
+    for number in range(5):
+        await put_one(intake, south.emitter_id, [entry(random, b"%d" % number)])
+    assert second.answered.done() is not is_followed
 
 
 async def test_what_is_wrong_in_a_span_is_answered_in_its_place(shared: GroupIntake, north: Desk) -> None:
