@@ -10,15 +10,17 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.faults import Faults, commits_of
+from tests.support.groups import a_front
 from tests.support.journal import NOW, Scribe
 from xbus import model
+from xbus.broker.front.envelopes.checks import NewEvent
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_head, read_log, read_segments
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedEnvelope, SealReceipt
 from xbus.envelope import EnvelopeHead
 from xbus.errors import EnvelopeIdTaken, EventIdTaken, JournalUnavailable
 from xbus.rpc.codec import pack_items
-from xbus.rpc.deferred import Promise
+from xbus.rpc.deferred import Promise, awaited
 
 AWKWARD = "a \"key\", {with} \\ all 'signs' NULL and é"
 
@@ -59,6 +61,28 @@ async def test_it_is_kept_as_if_it_came_in_parts(journal: Journal, scribe: Scrib
     assert at_once.position == in_parts.position + 1 == 2
     assert at_once._replace(envelope_id=in_parts.envelope_id, position=1) == in_parts
     assert await journal.read(rows_of, at_once.envelope_id) == await journal.read(rows_of, in_parts.envelope_id)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [[b"a"], [], [b"a", b"bc", b""], [bytes(1_000)] * 4],
+    ids=["one", "none", "three sent ahead", "too large for a row"],
+)
+async def test_an_old_client_leaves_the_rows_of_a_put(journal: Journal, scribe: Scribe, items: list[bytes]) -> None:
+    emitter_id, (old_id, event_id, new_id) = scribe.emitter_id(), [uuid.uuid4() for _ in range(3)]
+    async with a_front(journal) as front:
+        front.start_envelope(emitter_id, old_id, is_new=True)
+        front.start_event(emitter_id, old_id, event_id, "notes", 0)
+        # Items that are sent ahead share a commit, and so are one segment.
+        sent = [front.append_item(emitter_id, old_id, event_id, item) for item in items]
+        ended = front.end_event(emitter_id, old_id, event_id, None)
+        assert [await awaited(each) for each in sent] == [*range(1, len(items) + 1)]
+        assert (await awaited(ended)).items == len(items)
+        old = await awaited(front.end_envelope(emitter_id, old_id, None))
+        event = NewEvent(uuid.uuid4(), "notes", len(items), pack_items(items))
+        new = await awaited(front.put_envelope(emitter_id, new_id, [event]))
+    assert old._replace(envelope_id=new_id, position=2) == new
+    assert await journal.read(rows_of, old_id) == await journal.read(rows_of, new_id)
 
 
 async def test_what_arrived_meanwhile_is_kept_by_one_commit(journal: Journal, scribe: Scribe) -> None:

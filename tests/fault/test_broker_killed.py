@@ -49,6 +49,33 @@ async def test_what_was_acknowledged_of_an_open_envelope_survives(database_url: 
     assert consumer.got("stop_envelope") == []
 
 
+async def test_an_old_client_goes_on_behind_a_crash_after_each_of_its_calls(
+    database_url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(database_url, GRAPH)
+    daemon = start_daemon(database_url)
+    async with OldEmitter(daemon.front) as emitter:
+        # What only begins promises nothing: it may be gone, and then the client is told so.
+        begun, event_id = await emitter.start()
+        await crash(daemon)
+        if await emitter.call.send_item(emitter.token, begun, event_id, b"0") is False:
+            begun, event_id = await emitter.start()
+            await emitter.send(begun, event_id, b"0")
+        await crash(daemon)
+        await emitter.send(begun, event_id, b"1")
+        await emitter.end_event(begun, event_id)
+        await crash(daemon)
+        # A repeat of a call whose answer was lost gets that answer.
+        await emitter.end_event(begun, event_id)
+        assert await emitter.call.end_envelope(emitter.token, begun) is True
+        await crash(daemon)
+        assert await emitter.call.end_envelope(emitter.token, begun) is True
+        async with OldWorker(daemon.back, "w_1"), OldConsumer(daemon.back, "c_1") as consumer:
+            await consumer.wait_for([begun])
+
+    assert consumer.items() == [b"0 w_1", b"1 w_1"]
+
+
 async def test_a_sealed_envelope_is_delivered_after_a_crash(database_url: str, start_daemon: StartDaemon) -> None:
     add_bus(database_url, GRAPH)
     daemon = start_daemon(database_url)
