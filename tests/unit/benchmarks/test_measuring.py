@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,14 @@ def test_a_process_has_taken_time_and_memory() -> None:
     assert cpu_seconds(os.getpid()) > 0
     assert cpu_seconds(os.getpid(), os.getpid()) >= cpu_seconds(os.getpid())
     assert peaks_mib(os.getpid()) > 1
+
+
+def test_a_process_is_measured_that_works_for_less_than_a_tick_of_the_system() -> None:
+    for _ in range(3):
+        before, until = cpu_seconds(os.getpid()), time.process_time() + 0.001
+        while time.process_time() < until:
+            pass
+        assert cpu_seconds(os.getpid()) - before >= 0.001
 
 
 def test_a_recorder_prints_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
