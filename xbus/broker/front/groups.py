@@ -111,6 +111,8 @@ class GroupIntake:
                 continue
             is_long = len(entries) > SPAN_ENVELOPES or call.size > LARGE_BYTES
             if is_long:
+                # By the second name the server knows that short calls of this connection are its emitter's own. Other
+                # emitters that share the connection put under their own names, and are protected.
                 rests.note_long(emitter_id, (call.peer,))
             elif rests.long or rests.last != emitter_id:
                 rests.note_short(emitter_id, call.peer)

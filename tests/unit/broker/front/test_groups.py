@@ -403,8 +403,13 @@ async def test_repeats_of_whatever_came_earlier_get_the_same_answers_in_a_group(
 @pytest.fixture
 async def shared(front: Front, north: Desk, south: Desk) -> GroupIntake:
     """An intake by which two emitters have just put, and no time passes."""
-    intake = GroupIntake(front, TOKENS, lambda *_: None, Rests(lambda: 0.0))
-    for desk in (south, north):
+    return await shared_by(south, north, front, lambda: 0.0)
+
+
+async def shared_by(first: Desk, last: Desk, front: Front, now: Callable[[], float]) -> GroupIntake:
+    """Make an intake by which two emitters have just put, one behind the other."""
+    intake = GroupIntake(front, TOKENS, lambda *_: None, Rests(now))
+    for desk in (first, last):
         await put_one(intake, desk.emitter_id, [])
     return intake
 
@@ -426,9 +431,7 @@ async def test_behind_a_span_its_emitter_rests_for_as_long_as_that_has_taken(
 ) -> None:
     random = Random(7)
     moment = 0.0
-    intake = GroupIntake(front, TOKENS, lambda *_: None, Rests(lambda: moment))
-    for desk in (south, north):
-        await put_one(intake, desk.emitter_id, [])
+    intake = await shared_by(south, north, front, lambda: moment)
     message = [entry(random, b"x") for _ in range(2 * SPAN_ENVELOPES)]
     (of_north,) = putting(intake, Message(north.emitter_id, message))
     await asyncio.sleep(0)
@@ -447,9 +450,7 @@ async def test_behind_a_large_envelope_its_emitter_rests_if_more_of_it_waits(
 ) -> None:
     random = Random(7)
     moment = 0.0
-    intake = GroupIntake(front, TOKENS, lambda *_: None, Rests(lambda: moment))
-    for desk in (south, north):
-        await put_one(intake, desk.emitter_id, [])
+    intake = await shared_by(south, north, front, lambda: moment)
     first, second = (Message(north.emitter_id, [entry(random, b"%d" % number)]) for number in range(2))
     first.size = LARGE_BYTES + 1
     first.is_followed = is_followed
