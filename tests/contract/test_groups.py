@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 import uuid
 import weakref
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 
 from tests.contract.test_put import AWKWARD, rows_of
 from tests.support.faults import Faults, commits_of
-from tests.support.journal import NOW, Scribe, looking
+from tests.support.journal import NOW, Scribe, keep_busy, looking
 from tests.support.postgres import noting_cursor
 from tests.support.waiting import DEADLINE_SECONDS
 from xbus import model
@@ -26,6 +27,7 @@ from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import JournalUnavailable
 from xbus.headers import NO_TAGS, EventTags, pack_headers
 from xbus.rpc.codec import pack_items
+from xbus.rpc.deferred import Promise
 
 HEADS = (PLAIN_HEAD, EnvelopeHead(AWKWARD), EnvelopeHead(headers=pack_headers({"shop": "Paris"})))
 TAGS = (NO_TAGS, EventTags(None, AWKWARD), EventTags(pack_headers({"schema": "order"}), "client 7"))
@@ -77,6 +79,39 @@ async def test_it_is_kept_as_if_each_came_alone(journal: Journal, scribe: Scribe
         of_group = sealed.receipt(place)
         assert receipt._replace(envelope_id=envelope_id, position=of_group.position) == of_group
         assert await journal.read(rows_of, envelope_id) == await journal.read(rows_of, receipt.envelope_id)
+
+
+async def test_the_thread_tells_of_it_early_where_nothing_waits_behind_it(journal: Journal, scribe: Scribe) -> None:
+    told: list[tuple[str, int]] = []
+    random = Random(7)
+
+    def put() -> Promise[SealedGroup]:
+        writing: Promise[SealedGroup] = Promise()
+        writing.early = lambda sealed: told.append((threading.current_thread().name, sealed.first))
+        journal.submit(replace(some_group(scribe, 2, random), heads=[PLAIN_HEAD] * 2), writing)
+        return writing
+
+    assert (await put()).first == 1
+    assert told == [("journal-broker", 1)]
+    first, release = put(), keep_busy(journal)
+    last = put()
+    await asyncio.sleep(0)  # the end of this turn hands it over
+    release.set()
+    assert [(await each).first for each in (first, last)] == [3, 5]
+    assert told[1:] == [("journal-broker", 5)]
+
+
+async def test_the_thread_tells_of_none_early_that_is_not_kept(
+    journal: Journal, scribe: Scribe, engine: sa.Engine
+) -> None:
+    told: list[SealedGroup] = []
+    writing: Promise[SealedGroup] = Promise()
+    writing.early = told.append
+    with Faults(engine).before_commit():
+        journal.submit(some_group(scribe, 2, Random(7)), writing)
+        with pytest.raises(JournalUnavailable):
+            await writing
+    assert not told
 
 
 FULL_DISK = """

@@ -1,7 +1,6 @@
 """Group commit, and what the journal says and does when the database fails: the same on every database."""
 
 import asyncio
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -13,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.faults import Faults, commits_of
-from tests.support.journal import Scribe, add_small_bus, looking
+from tests.support.journal import Scribe, add_small_bus, keep_busy, looking
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
 from xbus.broker.journal.database.connection import writing
@@ -56,7 +55,7 @@ async def test_a_write_that_was_not_committed_fails_and_leaves_nothing(
 
 
 async def test_a_group_is_kept_whole_or_not_at_all(journal: Journal, scribe: Scribe, faults: Faults) -> None:
-    release = _hold(journal)
+    release = keep_busy(journal)
     with faults.before_commit(skipped=1):
         envelopes = [scribe.start_envelope() for _ in range(3)]
         release.set()
@@ -66,7 +65,7 @@ async def test_a_group_is_kept_whole_or_not_at_all(journal: Journal, scribe: Scr
 
 
 async def test_what_arrived_meanwhile_is_one_commit(journal: Journal, scribe: Scribe, engine: sa.Engine) -> None:
-    release = _hold(journal)
+    release = keep_busy(journal)
     commits = commits_of(engine)
     answers = [scribe.put([b"x"]) for _ in range(20)]
     pending = [asyncio.ensure_future(answer) for answer in answers]
@@ -80,7 +79,7 @@ async def test_what_arrived_meanwhile_is_one_commit(journal: Journal, scribe: Sc
 
 async def test_steps_share_a_commit_and_lock_in_the_order_of_their_rows(journal: Journal, engine: sa.Engine) -> None:
     carried_out: list[int] = []
-    release = _hold(journal)
+    release = keep_busy(journal)
     commits = commits_of(engine)
     steps = [asyncio.ensure_future(journal.step(row, _noted(carried_out, row))) for row in (3, 1, 2)]
     await asyncio.sleep(0)
@@ -94,7 +93,7 @@ async def test_steps_share_a_commit_and_lock_in_the_order_of_their_rows(journal:
 async def test_many_steps_keep_no_write_waiting_and_stay_in_front_of_an_errand(
     journal: Journal, scribe: Scribe
 ) -> None:
-    release = _hold(journal)
+    release = keep_busy(journal)
     answered: list[str] = []
 
     def note(name: str, done: "asyncio.Future[Any]") -> None:
@@ -116,7 +115,7 @@ async def test_many_steps_keep_no_write_waiting_and_stay_in_front_of_an_errand(
 
 
 async def test_a_step_that_is_refused_takes_no_other_one_with_it(journal: Journal, scribe: Scribe) -> None:
-    release = _hold(journal)
+    release = keep_busy(journal)
 
     def refuse(connection: sa.Connection) -> None:
         connection.execute(sa.delete(model.writer))
@@ -134,7 +133,7 @@ async def test_a_step_that_is_refused_takes_no_other_one_with_it(journal: Journa
 
 
 async def test_steps_fail_together_while_the_database_is_away(journal: Journal, faults: Faults) -> None:
-    release = _hold(journal)
+    release = keep_busy(journal)
     with faults.before_commit(skipped=1):
         steps = [asyncio.ensure_future(journal.step(row, _noted([], row))) for row in (1, 2)]
         await asyncio.sleep(0)
@@ -184,7 +183,7 @@ async def test_no_envelope_is_sealed_without_items_that_were_refused_behind_a_fa
         await asyncio.sleep(0)  # the writer hands over when a turn of the loop is done
         # The loop stands still meanwhile, so it can't be told of the failure before it sends the items.
         assert happened.wait(DEADLINE_SECONDS)
-    release = _hold(journal)
+    release = keep_busy(journal)
     appended = scribe.append(envelope_id, event_id, 0, [b"x"])
     with pytest.raises(JournalUnavailable):
         await failing
@@ -209,7 +208,7 @@ async def test_calls_made_after_a_failure_was_told_go_on(scribe: Scribe, faults:
 async def test_an_outage_in_a_group_that_is_redone_refuses_the_rest_of_it(
     journal: Journal, scribe: Scribe, faults: Faults
 ) -> None:
-    release = _hold(journal)
+    release = keep_busy(journal)
     bad = scribe.seal(uuid.uuid4(), 0, 0)
     first_id, first = scribe.start_envelope()
     second_id, second = scribe.start_envelope()
@@ -220,19 +219,6 @@ async def test_an_outage_in_a_group_that_is_redone_refuses_the_rest_of_it(
     assert [type(outcome) for outcome in outcomes] == [JournalError, JournalUnavailable, JournalUnavailable]
     assert await journal.read(read_envelope, first_id) is None
     assert await journal.read(read_envelope, second_id) is None
-
-
-def _hold(journal: Journal) -> threading.Event:
-    """Keep the writer's thread busy, so that what is written meanwhile becomes one group."""
-    begun, release = threading.Event(), threading.Event()
-
-    def wait(_: sa.Connection) -> None:
-        begun.set()
-        release.wait(DEADLINE_SECONDS)
-
-    journal._writer.run(wait)
-    assert begun.wait(DEADLINE_SECONDS)
-    return release
 
 
 async def test_what_became_of_a_commit_is_asked_until_it_can_be_told(

@@ -1,6 +1,7 @@
 """Journals for tests: a database with a small bus in it, and the calls of an emitter put together."""
 
 import asyncio
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.waiting import DEADLINE_SECONDS
 from xbus import model
 from xbus.broker.journal.configuration import (
     BusSpec,
@@ -268,3 +270,16 @@ def remove_segments(connection: sa.Connection, event_ids: Iterable[uuid.UUID] | 
     connection.execute(own if ids is None else own.where(model.segment.c.event_id.in_(ids)))
     small = sa.update(model.event).values(data=None, data_hash=None, plain_bytes=None)
     connection.execute(small if ids is None else small.where(model.event.c.id.in_(ids)))
+
+
+def keep_busy(journal: Journal) -> threading.Event:
+    """Keep the writer's thread busy, so that what is written meanwhile becomes one group."""
+    begun, release = threading.Event(), threading.Event()
+
+    def wait(_: sa.Connection) -> None:
+        begun.set()
+        release.wait(DEADLINE_SECONDS)
+
+    journal._writer.run(wait)
+    assert begun.wait(DEADLINE_SECONDS)
+    return release

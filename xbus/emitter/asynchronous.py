@@ -199,7 +199,6 @@ class AsyncEmitter:
         if size > limits.max_item_bytes:
             check_size(max(map(len, packed)), limits.max_item_bytes)
         is_one_batch = size + ITEM_HEADER_BYTES * len(packed) <= limits.max_batch_bytes
-        ids: Sequence[str] = ()
         began = None if timeout is None else asyncio.get_running_loop().time()
         # A large one goes into an outbox in parts, as it comes out again.
         if limits.groups and is_one_batch and (self._outbox is None or size <= MOST_BYTES):
@@ -209,7 +208,9 @@ class AsyncEmitter:
                     return await receipt
                 return await within(timeout, receipt, lambda: context.puts.failure)
             except GoesAlone as alone:
-                ids = alone.ids
+                ids: Sequence[str] = alone.ids
+        else:
+            ids = ()
         start = EventStart(type_name, tags=tags)
         # Under a key other content may be open, which only an envelope in single calls can cancel.
         if not is_one_batch or "key" in options or self._outbox is not None:

@@ -4,6 +4,7 @@ import asyncio
 import operator
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, compress
 from operator import itemgetter
@@ -98,6 +99,7 @@ class PutLine(Protocol):
         """Forget a stream."""
 
 
+@dataclass(eq=False, slots=True)
 class _PutMessage:
     """Envelopes that went together and are not answered yet.
 
@@ -106,21 +108,14 @@ class _PutMessage:
         receipts: a future for each.
         size: the bytes that they take of the window.
         began: when they went, on the monotonic clock.
-
-    Attributes:
         stream: makes the call again, after a failure; None while all is well.
     """
 
-    __slots__ = ("began", "entries", "receipts", "size", "stream")
-
-    def __init__(
-        self, entries: Sequence[Entry], receipts: "list[asyncio.Future[Receipt]]", size: int, began: float
-    ) -> None:
-        self.entries = entries
-        self.receipts = receipts
-        self.size = size
-        self.began = began
-        self.stream: Stream | None = None
+    entries: Sequence[Entry]
+    receipts: "list[asyncio.Future[Receipt]]"
+    size: int
+    began: float
+    stream: Stream | None = None
 
 
 class Puts:

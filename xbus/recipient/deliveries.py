@@ -487,18 +487,10 @@ def read_bundle(envelopes: Rows) -> list[WholeEnvelope]:
     Raises:
         Refused: an envelope has not that form (``wrong_arguments``), or its items do not fit together (``bad_items``).
     """
-    return _single_items(envelopes) or [*map(_read_whole, envelopes)]
-
-
-def _single_items(envelopes: Rows) -> list[WholeEnvelope] | None:
-    """Read envelopes of one event of one short item, as most are.
-
-    Returns:
-        None where one of them is something else, or has a fault.
-    """
     found: list[tuple[str, Rows, bytes]] = []
     notes: list[Value] = []
     try:
+        # Most bundles are of envelopes of one event of one short item; any other, and any with a fault, is read below.
         # Iterators over columns take half as long again for many envelopes, and twice the time of this loop for one.
         for row in envelopes:
             envelope_id, events, note = row
@@ -512,17 +504,17 @@ def _single_items(envelopes: Rows) -> list[WholeEnvelope] | None:
                 and (first == 0 and items == 1 and indices is None and type(data) is bytes)
                 and (data[:1] == SHORT_BIN and data[1] + 2 == len(data))
             ):
-                return None
+                return [*map(_read_whole, envelopes)]
             if headers:
                 (of_event,) = headers
                 if type(of_event) is dict:
                     packed_headers(of_event)
                 elif of_event is not None:
-                    return None
+                    return [*map(_read_whole, envelopes)]
             found.append((envelope_id, events, data[2:]))
             notes.append(note)
     except (IndexError, TypeError, ValueError):
-        return None
+        return [*map(_read_whole, envelopes)]
     told = zip(found, checked_notes(notes), strict=True)
     return [WholeEnvelope(envelope_id, note, events, item) for (envelope_id, events, item), note in told]
 

@@ -10,6 +10,7 @@ import logging
 import math
 import os
 import secrets
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +23,7 @@ from xbus.calling import CALLING
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, ProtocolError, Refused
 from xbus.log_throttle import LogThrottle
-from xbus.rpc.codec import KEPT_BYTES, KeptPacker, Key, Value
+from xbus.rpc.codec import KEPT_BYTES, KeptPacker, Key, Value, pack
 from xbus.rpc.deferred import Deferred, Promise, settled
 from xbus.rpc.dispatch import Dispatch, SharedCall
 from xbus.rpc.frames import (
@@ -84,6 +85,7 @@ class Share:
         self.period, self.calls, self.weight = period, 0, 0
 
 
+@dataclass(eq=False, slots=True)
 class Call:
     """A call that has come.
 
@@ -93,46 +95,41 @@ class Call:
             the arguments were read out of the others, which would keep them a second time.
         size: the bytes of all frames.
         connection: by which it came; None for a call by a channel.
+        share: that of its connection, where ``Turns`` counts it while it is under way.
+        since: when its answer began to be waited for, on the monotonic clock; infinite for one that is given at once.
 
     Attributes:
-        share: that of its connection, where ``Turns`` counts it while it is under way.
-        period: in which that began.
+        period: in which its share began to count it.
         id: of the request.
         method: the verb.
         args: those of the verb.
-        since: when its answer began to be waited for, on the monotonic clock; infinite for one that is given at once.
+        sender: opens the header of the answer to a call of the shared verb.
+        claim: for a call of the shared verb, asked with False by whoever sends its answer; true for the first one.
     """
 
-    __slots__ = (
-        "args",
-        "connection",
-        "frames",
-        "id",
-        "method",
-        "peer",
-        "period",
-        "share",
-        "since",
-        "size",
-    )
-
-    id: int
-    method: str
-    args: list[Value]
-    period: int
-
-    def __init__(self, peer: bytes, frames: list[bytes], size: int, connection: CallerConnection | None = None) -> None:
-        self.peer = peer
-        self.frames = frames
-        self.size = size
-        self.connection = connection
-        self.share: Share | None = None
-        self.since = math.inf
+    peer: bytes
+    frames: list[bytes]
+    size: int
+    connection: CallerConnection | None = None
+    share: Share | None = None
+    since: float = math.inf
+    period: int = field(init=False)
+    id: int = field(init=False)
+    method: str = field(init=False)
+    args: list[Value] = field(init=False)
+    sender: bytes = field(init=False)
+    claim: Callable[[bool], bool] = field(init=False)
 
     @property
     def is_followed(self) -> bool:
         """Check whether further calls of its connection wait for their turn."""
         return self.share is not None and bool(self.share.waiting)
+
+    def send_early(self, answer: object) -> None:
+        """Send the answer from another thread, if it can go at once; see ``SharedCall``."""
+        if self.connection is not None and (stream := self.connection.stream) is not None:
+            header = self.sender + REPLY.pack(self.id, time.time(), False)
+            stream.send_early([*self.frames[1:], header, pack(answer)], self.claim)
 
 
 _Later: TypeAlias = asyncio.Future[Any] | Deferred[Any] | Promise[Any]
@@ -151,6 +148,7 @@ class Answering:
         dispatch: the verbs.
         name: for the log.
         send: sends the frames of the answer to a call, behind those with which it begins; false if it reached nobody.
+            It gets none where the answer was sent early.
         unreadable: gets each message that is no request, so that nobody can reply to it.
         max_call_bytes: larger calls are refused.
     """
@@ -243,7 +241,7 @@ class Answering:
             except CallError as error:
                 self._answer_error(call, error)
                 continue
-            call.since = since
+            call.since, call.sender, call.claim = since, self._sender, threading.Lock().acquire
             self._waiting[call] = call
             self.unanswered_bytes += call.size
             together.append(call)
@@ -349,7 +347,9 @@ class Answering:
             call = self._forget(shared)
             if call is None:
                 continue
-            if isinstance(answer, BaseException):
+            if not call.claim(False):
+                self._send(call, [])
+            elif isinstance(answer, BaseException):
                 self._refuse(call, answer)
             else:
                 self._answer(call, answer)

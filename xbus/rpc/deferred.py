@@ -22,6 +22,8 @@ class Promise(Generic[T]):
     """The answer, once it is there."""
     error: BaseException | None = None
     """The error in its place."""
+    early: "Callable[[T], object] | None" = None
+    """Called by the thread that makes the answer, before the loop has it; not always, so only ``set_result`` counts."""
 
     def done(self) -> bool:
         """Check whether the answer is there."""

@@ -56,6 +56,12 @@ class SharedCall(Protocol):
     @property
     def is_followed(self) -> bool: ...
 
+    def send_early(self, answer: object) -> None:
+        """Send the answer from another thread than the loop's, if it can go at once.
+
+        The loop gives the same answer all the same. An answer that was given before is not sent.
+        """
+
 
 Give: TypeAlias = Callable[[Sequence[SharedCall], Sequence[object]], None]
 """Answers calls of a shared verb, each by its answer or by its error."""

@@ -53,6 +53,10 @@ class CallerConnection(Protocol):
     is_known: bool
 
     @property
+    def stream(self) -> ZmtpStream | None:
+        """Its stream, by which other threads may send, too; None where libzmq has it."""
+
+    @property
     def peer(self) -> bytes:
         """Its id, which nobody else has had at this server."""
 

@@ -370,6 +370,8 @@ class Server:
         if self._held_back and self._answering.unanswered_bytes <= self._max_unanswered_bytes / 2:
             self._held_back = False
             self.resume()
+        if not frames:
+            return True
         peer = self._plain.peers.get(call.peer)
         route = call.frames
         if peer is not None and not peer.stream.waits_for_room:
@@ -510,9 +512,8 @@ class Turns:
                     share.rests_until and self._is_resting(share)
                 ):
                     # As ``_begin``, whose call each message would pay for.
-                    weight = call.size + CALL_BYTES
                     call.share, call.period = share, self._period
-                    share.weight += weight
+                    share.weight += call.size + CALL_BYTES
                     share.calls += 1
                     at_once.append(call)
                     continue

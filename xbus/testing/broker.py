@@ -102,6 +102,9 @@ class _Message:
     is_followed = False
     answered: "asyncio.Future[Answers]" = field(default_factory=asyncio.Future)
 
+    def send_early(self, answer: object) -> None:
+        """Send nothing: no thread writes the journal here."""
+
 
 def _give(messages: Sequence[SharedCall], outcomes: Sequence[object]) -> None:
     """Answer messages; nobody waits any longer for those that are done."""

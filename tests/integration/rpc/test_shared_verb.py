@@ -1,14 +1,17 @@
 """Calls of the shared verb: those of a turn of the loop are carried out together, before any other call behind them."""
 
 import asyncio
+import threading
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
-from tests.integration.rpc.conftest import SECONDS, Connect, Serve
+from tests.integration.rpc.conftest import SECONDS, Connect, Dial, Serve
 from tests.support.waiting import eventually
 from xbus.errors import CallError, ConfigurationError, Failed, Refused
 from xbus.rpc.dispatch import Dispatch, Give, SharedCall, shared, verb
+from xbus.rpc.frames import Reply, decode_reply, encode_request
 
 
 def _arguments(number: int, note: str = "") -> None:
@@ -113,6 +116,84 @@ async def test_calls_that_wait_for_their_answer_are_counted_drained_and_given_up
         give(calls, [7] * len(calls))
     assert await server.drain(SECONDS)
     assert await client.call("look", timeout=SECONDS) == 2
+
+
+class Raw:
+    """A caller that hears every answer, also one that nobody waits for.
+
+    Args:
+        dial: connects it.
+        address: of the server.
+    """
+
+    def __init__(self, dial: Dial, address: str) -> None:
+        self._socket = dial(address, RCVTIMEO=int(SECONDS * 1000))
+
+    def call(self, request_id: int, name: str, *args: object) -> None:
+        """Make a call."""
+        self._socket.send_multipart([bytes(each) for each in encode_request(b"1234", request_id, 0.0, name, args)])
+
+    def heard(self) -> Reply:
+        """Wait for the next answer."""
+        return decode_reply(self._socket.recv_multipart())
+
+
+@pytest.mark.parametrize("kind", ["tcp", "ipc"])
+async def test_an_answer_goes_early_by_another_thread_while_the_loop_is_busy(
+    serve: Serve, dial: Dial, tmp_path: object, kind: str
+) -> None:
+    served = Shared(at_once=False)
+    server, address = serve(served, address=f"ipc://{tmp_path}/server" if kind == "ipc" else "tcp://127.0.0.1:0")
+    raw = Raw(dial, address)
+    raw.call(7, "xbus.put", 1)
+    await eventually(lambda: server.unanswered == 1, "the call waits", SECONDS)
+    ((calls, give),) = served.waiting
+    sending = threading.Thread(target=calls[0].send_early, args=([b"receipt", 3],))
+    sending.start()
+    sending.join()
+    if kind == "tcp":  # libzmq sends by the loop alone
+        assert raw.heard() == (7, [b"receipt", 3], None)
+    assert server.unanswered == 1
+    give(calls, [[b"receipt", 3]])
+    assert server.unanswered == server.unanswered_bytes == 0
+    raw.call(8, "look")
+    if kind == "ipc":
+        assert (await asyncio.to_thread(raw.heard)).id == 7
+    assert (await asyncio.to_thread(raw.heard)).id == 8
+
+
+@pytest.mark.parametrize("is_early", [False, True])
+async def test_a_call_that_is_given_up_has_one_answer(serve: Serve, dial: Dial, is_early: bool) -> None:
+    served = Shared(at_once=False)
+    server, address = serve(served)
+    raw = Raw(dial, address)
+    raw.call(7, "xbus.put", 1)
+    await eventually(lambda: server.unanswered == 1, "the call waits", SECONDS)
+    ((calls, give),) = served.waiting
+    steps = [partial(calls[0].send_early, 5), partial(server.give_up, 0, Failed("silent", code="journal_unavailable"))]
+    for step in steps if is_early else reversed(steps):
+        step()
+    give(calls, [5])
+    assert server.unanswered == server.unanswered_bytes == 0
+    assert server.refused == ({} if is_early else {"journal_unavailable": 1})
+    raw.call(8, "look")
+    first, second = [await asyncio.to_thread(raw.heard) for _ in range(2)]
+    assert (first.id, second.id) == (7, 8)
+    assert first.answer == 5 if is_early else isinstance(first.error, Failed)
+
+
+async def test_calls_that_were_answered_early_take_no_part_of_their_share(serve: Serve, connect: Connect) -> None:
+    served = Shared(at_once=False)
+    server, address = serve(served)
+    client = connect(address)
+    for number in range(300):  # more than a connection may have under way
+        call = client.call("xbus.put", number, timeout=SECONDS)
+        await eventually(lambda: len(served.waiting) == 1, "the call waits", SECONDS)
+        calls, give = served.waiting.pop()
+        calls[0].send_early(number)
+        assert await call == number
+        give(calls, [number])
+    assert server.unanswered == server.unanswered_bytes == 0
 
 
 async def test_a_server_that_ends_carries_out_what_it_has_read(serve: Serve, connect: Connect) -> None:

@@ -6,7 +6,8 @@ import math
 import os
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pytest
 
@@ -19,8 +20,8 @@ from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Pieces
 from xbus.rpc.dealers import ConnectionRefusal, PlainDealer, SendFrames
 from xbus.rpc.life_signs import LifeSigns
-from xbus.rpc.zmtp import ROUTER, Incoming, MessageLimits, ZmtpStream
-from xbus.rpc.zmtp.codec import COMMAND, encode_frame
+from xbus.rpc.zmtp import DEALER, ROUTER, Incoming, MessageLimits, ZmtpStream
+from xbus.rpc.zmtp.codec import COMMAND, GREETING, encode_frame
 from xbus.rpc.zmtp.stream import HAS_EPOLL, SocketWatch, watch_of_clients
 
 LIMITS = MessageLimits(16, 100_000, math.inf)
@@ -130,6 +131,52 @@ async def test_a_frame_in_pieces_is_sent_as_a_whole_one(ends: tuple[Short, socke
     while not heard.endswith(sent[-6:]):
         heard += await asyncio.to_thread(peer.recv, SMALL)
     assert heard.endswith(sent)
+    stream.cut_off()
+
+
+async def test_a_thread_sends_early_and_whole_where_the_other_side_reads_late(
+    ends: tuple[Short, socket.socket],
+) -> None:
+    ours, peer = ends
+    stream = ZmtpStream(ours, Incoming(ROUTER, LIMITS), Keeper())
+    claimed: list[list[bytes]] = []
+
+    def claims(message: list[bytes], blocking: bool) -> bool:
+        claimed.append(message)
+        return not blocking
+
+    def send_early(messages: Sequence[list[bytes]]) -> None:
+        for message in messages:
+            stream.send_early(message, partial(claims, message))
+
+    await asyncio.to_thread(send_early, [[b"%d" % number, bytes((number,)) * 7_000] for number in range(250)])
+    assert 0 < len(claimed) < 250, "behind a message that could go in part only, the thread sends nothing"
+    late = [[b"late", bytes((number,)) * 300] for number in range(40)]
+    for message in late:
+        stream.send(message)
+    stream.send_early([b"no turn"], partial(claims, [b"no turn"]))
+    reading = Incoming(DEALER, LIMITS)
+    come: list[list[bytes]] = []
+    assert reading.next_message(GREETING + ROUTER.ready) is None
+    while len(come) < len(claimed) + len(late):
+        part = b"" if reading.has_more else await asyncio.to_thread(peer.recv, SMALL)
+        heard = reading.next_message(part)
+        come += [] if heard is None else [heard]
+    assert come == claimed + late
+    stream.cut_off()
+    stream.send_early([b"too late"], partial(claims, [b"too late"]))
+    assert len(come) == len(claimed) + len(late)
+
+
+async def test_a_thread_sends_nothing_early_that_was_answered_before(ends: tuple[Short, socket.socket]) -> None:
+    ours, peer = ends
+    stream = ZmtpStream(ours, Incoming(ROUTER, LIMITS), Keeper())
+    stream.send_early([b"first"], lambda _: False)
+    stream.send_early([b"second"], lambda _: True)
+    assert await asyncio.to_thread(peer.recv, SMALL) == encode_message([b"second"])
+    ours.is_short = True
+    stream.send_early([b"third"], lambda _: True)
+    assert not stream.unsent, "the reader hears of the end"
     stream.cut_off()
 
 

@@ -299,6 +299,7 @@ PACKED = {
     ("xbus/rpc/frames.py", "encode_error"): "errors: their texts are made plain there",
     ("xbus/rpc/answering.py", "__init__"): "of _answer",
     ("xbus/rpc/answering.py", "_answer"): "answers: one that can't be packed becomes an error",
+    ("xbus/rpc/answering.py", "send_early"): "receipts, as the journal has them",
     ("xbus/rpc/owed_calls.py", "__init__"): "of ask",
     ("xbus/rpc/owed_calls.py", "ask"): "arguments, by encode_request",
     ("xbus/rpc/codec.py", "pack"): "the packer itself",

@@ -24,7 +24,6 @@ from xbus.broker.front.envelopes import (
     tags_of_array,
 )
 from xbus.broker.front.front import Front
-from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.writes import SealedGroup, SealReceipt
 from xbus.broker.sessions import Sessions
 from xbus.envelope import EnvelopeHead
@@ -161,6 +160,7 @@ class GroupIntake:
             entries += own
         try:
             putting = self._front.put_group(emitter_ids, entries)
+            putting.early = partial(_tell_early, messages)
             putting.add_done_callback(partial(self._sealed, messages, give))
         except CallError:
             # One of the envelopes at least is not plain, or all of them are too much for now.
@@ -197,13 +197,12 @@ class GroupIntake:
             else:
                 give(calls, [error] * len(calls))
             return
-        receipts = zip(sealed.group.envelope_ids, range(sealed.first, sealed.last + 1), sealed.hashes, strict=True)
+        receipts = _receipts_of(sealed)
         if not sealed.taken:
             give(calls, [[*islice(receipts, len(entries))] for _, _, entries in messages])
             return
-        answers = _with_taken(sealed, receipts)
         for message in messages:
-            self._apart(message, give).complete([*islice(answers, len(message[2]))])
+            self._apart(message, give).complete([*islice(receipts, len(message[2]))])
 
     def _go_on(self, emitter_id: int) -> None:
         waiting = self._waiting[emitter_id]
@@ -273,6 +272,9 @@ class _LongMessage:
     def is_followed(self) -> bool:
         """Check whether further calls of its connection wait for their turn."""
         return self._call.is_followed
+
+    def send_early(self, answer: object) -> None:
+        """Send nothing: it is answered behind its last span."""
 
     def next_span(self, most: int) -> list[Value]:
         """Take the next envelopes."""
@@ -375,12 +377,11 @@ class _MessageApart:
             for place in places if len(places) < len(self._answers) else ():
                 self._know(place, _error_of(error))
             return
-        sealed = writing.result()
-        receipts = zip(sealed.group.envelope_ids, range(sealed.first, sealed.last + 1), sealed.hashes, strict=True)
+        receipts = _receipts_of(writing.result())
         if len(places) == len(self._answers):
-            self.complete([*_with_taken(sealed, receipts)])
+            self.complete([*receipts])
             return
-        for place, receipt in zip(places, _with_taken(sealed, receipts), strict=True):
+        for place, receipt in zip(places, receipts, strict=True):
             if receipt is None:
                 self._put_alone(place, is_taken=True)
             else:
@@ -425,12 +426,21 @@ class _MessageApart:
             self._answer(self._answers)
 
 
-def _with_taken(sealed: SealedGroup, receipts: Iterator[GroupedReceipt]) -> Iterator[GroupedReceipt | None]:
-    """Give the receipts of a group as it was handed in, and None for each envelope that must go alone.
+def _tell_early(messages: list[_Message], sealed: SealedGroup) -> None:
+    """Send the answers to messages whose envelopes were all received; called by the journal's thread."""
+    if not sealed.taken:
+        receipts = _receipts_of(sealed)
+        for call, _, entries in messages:
+            call.send_early([*islice(receipts, len(entries))])
 
-    Args:
-        receipts: of the envelopes that were just sealed.
-    """
+
+def _receipts_of(sealed: SealedGroup) -> Iterator[GroupedReceipt | None]:
+    """Give the receipts of a group as it was handed in, and None for each envelope that must go alone."""
+    receipts = zip(sealed.group.envelope_ids, range(sealed.first, sealed.last + 1), sealed.hashes, strict=True)
+    return _with_taken(sealed, receipts) if sealed.taken else receipts
+
+
+def _with_taken(sealed: SealedGroup, receipts: Iterator[GroupedReceipt]) -> Iterator[GroupedReceipt | None]:
     for place in range(len(sealed.hashes) + len(sealed.taken)):
         if place not in sealed.taken:
             yield next(receipts)
@@ -556,9 +566,6 @@ class ThrottlingDispatch(Dispatch):
         super().__init__(*objects, knows=sessions.knows, note_error=note_error)
         self._emitters = sessions
         self._throttle = throttle
-        self._seen: Catalog | None = None
-        self._bounds_calls = False
-        """Whether the calls in flight of any emitter of that catalog are limited."""
 
     def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
         if (emitter_id := self._bounded_emitter(name, args, kwargs)) is None:
@@ -580,7 +587,7 @@ class ThrottlingDispatch(Dispatch):
         return outcome
 
     def call_together(self, calls: Sequence[SharedCall], give: Give) -> None:
-        if self._bounds_any_calls:
+        if self._throttle.bounds_calls:
             begun: dict[SharedCall, tuple[int, int]] = {}
             calls = [call for call in calls if self._begins(call, begun, give)]
             give = partial(self._end_and_give, begun, give)
@@ -615,17 +622,9 @@ class ThrottlingDispatch(Dispatch):
                 self._throttle.end_call(*begun.pop(call))
         give(calls, answers)
 
-    @property
-    def _bounds_any_calls(self) -> bool:
-        """Check whether the calls in flight of any emitter are limited; asked anew of each catalog."""
-        catalog = self._throttle.configuration.catalog
-        if catalog is not self._seen:
-            self._seen, self._bounds_calls = catalog, self._throttle.bounds_calls
-        return self._bounds_calls
-
     def _bounded_emitter(self, name: str | None, args: list[Value], kwargs: dict[Key, Value]) -> int | None:
         """Give the emitter that calls, if its calls in flight have a limit."""
-        if not self._bounds_any_calls or name not in BOUND:
+        if not self._throttle.bounds_calls or name not in BOUND:
             return None
         token = args[0] if args else kwargs.get("token")
         if not isinstance(token, str):

@@ -38,6 +38,9 @@ class Connection:
     turns_at_look: int = 0
     ahead_at_look: int = 0
 
+    stream = None
+    """Sockets of libzmq belong to one thread."""
+
 
 class ConnectionTable:
     """Finds the connection of a message, by libzmq's id.

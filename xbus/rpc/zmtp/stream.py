@@ -9,8 +9,9 @@ import contextlib
 import select
 import socket
 import struct
+import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Any, Protocol
@@ -230,6 +231,10 @@ class ZmtpStream:
         self._is_reading = False
         self._next_turn: asyncio.Handle | None = None
         self._unsent: deque[bytes | memoryview] = deque()
+        self._socket_use = threading.Lock()
+        """Held by whoever sends by the socket, or closes it: the loop, or a thread."""
+        self._begun = b""
+        """The end of a message that a thread could send only in part: it goes before all others."""
         self._sends_soon = False
         self.waits_for_room = False
         """Whether nothing more can be sent now, as the other side leaves too much unread."""
@@ -310,6 +315,30 @@ class ZmtpStream:
             self._sends_soon = True
             self._turn.at_end(self._send)
 
+    def send_early(self, frames: Sequence[bytes], claim: Callable[[bool], bool]) -> None:
+        """Send a message from another thread, if nothing else waits to be sent.
+
+        Args:
+            claim: asked with False just before it goes; it does not go where that answers no.
+        """
+        pieces: list[bytes] = []
+        for frame in frames:
+            pieces += (_before_others(len(frame)), frame)
+        pieces[-2] = _LAST[len(frames[-1])]
+        message = b"".join(pieces)
+        with self._socket_use:
+            if self._unsent or self._begun or self.is_closed or not claim(False):
+                return
+            try:
+                self._begun = message[self._send_one(message) :]
+            except (BlockingIOError, InterruptedError):
+                self._begun = message
+            except OSError:  # the reader hears of the end
+                return
+        if self._begun:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._send)
+
     def close(self) -> None:
         """Send what can be sent at once, and end the connection; the owner does not hear of it."""
         if not self.is_closed:
@@ -340,7 +369,9 @@ class ZmtpStream:
         if self.waits_for_room:
             self._watch.remove_writer(self._descriptor)
         self._unsent.clear()
-        self._socket.close()
+        # A thread that still sent would meet the next connection under the same descriptor.
+        with self._socket_use:
+            self._socket.close()
 
     def _end(self, error: ProtocolError | None = None) -> None:
         if self.is_closed:
@@ -417,23 +448,28 @@ class ZmtpStream:
     def _send(self) -> None:
         self._sends_soon = False
         unsent = self._unsent
-        if self.is_closed or not unsent:
+        if self.is_closed or not (unsent or self._begun):
             return
         try:
-            while unsent:
-                if len(unsent) == 1:
-                    sent = self._send_one(unsent[0])
-                else:
-                    sent = self._send_some([*islice(unsent, _PIECES_AT_ONCE)])
-                if sent == self.unsent_bytes:
-                    unsent.clear()
-                    self.unsent_bytes = 0
-                    break
-                self.unsent_bytes -= sent
-                while sent >= len(unsent[0]):
-                    sent -= len(unsent.popleft())
-                if sent:
-                    unsent[0] = memoryview(unsent[0])[sent:]
+            with self._socket_use:
+                if self._begun:
+                    unsent.appendleft(self._begun)
+                    self.unsent_bytes += len(self._begun)
+                    self._begun = b""
+                while unsent:
+                    if len(unsent) == 1:
+                        sent = self._send_one(unsent[0])
+                    else:
+                        sent = self._send_some([*islice(unsent, _PIECES_AT_ONCE)])
+                    if sent == self.unsent_bytes:
+                        unsent.clear()
+                        self.unsent_bytes = 0
+                        break
+                    self.unsent_bytes -= sent
+                    while sent >= len(unsent[0]):
+                        sent -= len(unsent.popleft())
+                    if sent:
+                        unsent[0] = memoryview(unsent[0])[sent:]
         except (BlockingIOError, InterruptedError):
             self._wait_for_room()
             return

@@ -91,6 +91,16 @@ async def test_each_gets_its_receipt(put: Any, journal: Journal) -> None:
     assert await journal.read(read_head) == 5
 
 
+async def test_a_message_has_its_answer_early_if_all_of_it_is_new(intake: GroupIntake, north: Desk) -> None:
+    random = Random(7)
+    entries = [entry(random, b"%d" % number) for number in range(3)]
+    for messages in ([entries[:2], entries[2:]], [entries], [[entries[0], entry(random, b"new")]]):
+        putting_them = [Message(north.emitter_id, each) for each in messages]
+        answers = await asyncio.gather(*putting(intake, *putting_them))
+        early = [[answer] if len(messages) == 2 else [] for answer in answers]
+        assert [message.sent_early for message in putting_them] == early
+
+
 async def test_a_repeated_message_takes_one_transaction_more(put: Any, journal: Journal) -> None:
     random = Random(7)
     entries = [entry(random, b"%d" % number) for number in range(20)]
@@ -547,6 +557,7 @@ async def test_calls_in_flight_of_an_emitter_are_bounded_in_a_turn(
     throttle = Throttle(configuration, StandingClock().monotonic)
     limits = SendingLimits(calls_in_flight=1)
     monkeypatch.setattr(throttle, "limits", lambda emitter_id: limits if emitter_id == north.emitter_id else None)
+    monkeypatch.setattr(throttle, "bounds_calls", True)
     sessions = cast(Sessions, SimpleNamespace(owner=int, knows=None))
     dispatch = ThrottlingDispatch(intake, sessions=sessions, throttle=throttle, note_error=lambda *_: None)
     random = Random(7)

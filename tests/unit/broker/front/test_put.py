@@ -193,6 +193,8 @@ async def test_items_that_are_refused_take_no_space(
     async with nearly_full(journal, configuration, replies, event(b"x" * 950)) as north:
         emitters = cast("dict[int, EmitterEntry]", configuration.catalog.emitters)
         emitters[north.emitter_id] = replace(emitters[north.emitter_id], limits=SendingLimits(items_per_second=1))
+        for listener in configuration._listeners:
+            listener()
         await put(north)
         for _ in range(10):
             with pytest.raises(Failed) as caught:

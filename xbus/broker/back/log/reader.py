@@ -214,8 +214,7 @@ class LogReader:
         # The correction of a repeat may be younger than the last look: the ring that follows looks for both.
         self._must_look = self.tail.add(sealed, self._now()) or self._must_look
         if not self._must_look:
-            last = sealed[-1]
-            self._grow(SeenEnd(last.last, last.last_id), sealed)
+            self._grow(SeenEnd(sealed[-1].last, sealed[-1].last_id), sealed)
 
     def _grow(self, end: SeenEnd, sealed: Sequence[Sealed]) -> None:
         if end.position > self.head:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from xbus.broker.journal.writes import Decided, DeliveryMove, DeliveryRow, Failu
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
+from xbus.rpc.deferred import Promise
 
 log = logging.getLogger(__name__)
 
@@ -41,51 +42,21 @@ LAZY_SECONDS = 1.0
 """Seconds after which a write that is in no hurry goes."""
 
 
+@dataclass(eq=False, slots=True)
 class _Page:
     """A page that is being written: the next one is made when its outcome is known.
-
-    It is the ``WriteAnswer`` of each of its parts, and hands each answer on.
 
     Args:
         parts: what is left of it to write, each part in a transaction of its own: usually it is one.
         cursors: all cursors in it.
         noted: how much was noted up to its end.
-        taker: gets each answer: None, or the error.
-
-    Attributes:
         over: done when all of it is written; None while nobody waits for it.
-        is_answered: whether the answer to the last try has come; a later one of the same try says nothing.
     """
 
-    __slots__ = ("_taker", "cursors", "is_answered", "noted", "over", "parts")
-
-    def __init__(
-        self,
-        parts: list[ProgressUpdate],
-        cursors: Sequence[Cursor],
-        noted: int,
-        taker: "Callable[[_Page, BaseException | None], None]",
-    ) -> None:
-        self.parts = parts
-        self.cursors = cursors
-        self.noted = noted
-        self._taker = taker
-        self.over: asyncio.Future[None] | None = None
-        self.is_answered = False
-
-    def done(self) -> bool:
-        """Check whether the answer to the last try has come."""
-        return self.is_answered
-
-    def set_result(self, answer: None, /) -> None:
-        """Take it that the first part is written."""
-        self.is_answered = True
-        self._taker(self, answer)
-
-    def set_exception(self, error: BaseException, /) -> None:
-        """Take it that the first part is not written."""
-        self.is_answered = True
-        self._taker(self, error)
+    parts: list[ProgressUpdate]
+    cursors: Sequence[Cursor]
+    noted: int
+    over: asyncio.Future[None] | None = None
 
 
 class DeliveryLedger:
@@ -213,8 +184,7 @@ class DeliveryLedger:
         if last > role.reserving_to > 0 and self._is_worth_a_page(role):
             self._renew()
         if last - first < len(positions):
-            if last > role.seen:
-                role.seen = last
+            role.seen = max(role.seen, last)
             return
         for position in positions:
             self.owe(role.id, position)
@@ -415,27 +385,27 @@ class DeliveryLedger:
             if role.cursor is not None:
                 role.reserving_to = role.cursor.handed_to
                 cursors.append(role.cursor.copied())
-        self._dirty = set()
-        self._has_reserved = False
+        self._dirty, self._has_reserved = set(), False
         if self._moves or self._failures or self._decided or self._repeated:
             noted = (self._moves, self._failures, self._decided, self._repeated)
             progress = ProgressUpdate(self._clock.now(), cursors, *noted)
             self._moves, self._failures, self._decided, self._repeated = [], [], [], []
         else:
             progress = ProgressUpdate(self._clock.now(), cursors)
-        self._page = page = _Page([progress], cursors, self._noted, self._take_outcome)
+        self._page = page = _Page([progress], cursors, self._noted)
         self._submit(page)
         return page
 
     def _submit(self, page: _Page) -> None:
-        page.is_answered = False
         part = page.parts[0]
+        outcome: Promise[None] = Promise()
+        outcome.add_done_callback(partial(self._take_outcome, page))
         # Somebody waits for it, or would read its rows; cursors alone go with a commit that comes.
         is_urgent = self._awaited > self._written or bool(part.deliveries or part.failures or part.decided)
-        self._journal.submit(part, page, promises=is_urgent)
+        self._journal.submit(part, outcome, promises=is_urgent)
 
-    def _take_outcome(self, page: _Page, error: BaseException | None) -> None:
-        if error is None:
+    def _take_outcome(self, page: _Page, outcome: Promise[None]) -> None:
+        if (error := outcome.error) is None:
             del page.parts[0]
         elif isinstance(error, JournalUnavailable):
             log.warning("progress not written: %s", error, extra={"action": "progress_unwritten"})

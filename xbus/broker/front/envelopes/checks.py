@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from xbus.broker.configuration import Configuration
-from xbus.broker.journal.log.catalog import Catalog, EventType
+from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.writes import PAUSED, GroupType, PauseEntry, PutEvent, PutGroup, SendingLimits
 from xbus.clock import Clock
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
@@ -79,11 +79,11 @@ class Checks:
         self._configuration = configuration
         self._clock = clock
         self._limits = limits
-        self._catalog: Catalog | None = None
         self._passing_bytes = min(limits.item_bytes, limits.batch_bytes, limits.envelope_bytes)
         """An envelope of one event passes up to this size whatever it consists of."""
         self._allowed: dict[tuple[int, str], GroupType] = {}
-        """The types that emitters may send in groups by that catalog, without any pause."""
+        """The types that emitters may send in groups, without any pause, as far as they were asked for."""
+        configuration.on_change(self._allowed.clear)
         self.throttle = Throttle(configuration, clock.monotonic)
 
     def of(self, emitter_id: int) -> "EmitterChecks":
@@ -235,10 +235,6 @@ class Checks:
             Refused: as the single calls would for one of them; or one of them must go alone.
             Failed: paused.
         """
-        if self._configuration.catalog is not self._catalog:
-            self._catalog = self._configuration.catalog
-            self._allowed.clear()
-            self.throttle.follow(self._catalog)
         (ids, event_ids, types, items, data), size, largest, tagged = self._columns(emitter_ids, entries)
         heads, tags, most = [PLAIN_HEAD] * len(ids), [NO_TAGS] * len(ids), largest
         if tagged:
@@ -405,8 +401,8 @@ def _read_heads(
     keyed: list[int] = []
     for place, head in zip(tagged, heads_of_arrays(map(itemgetter(5), map(entries.__getitem__, tagged))), strict=True):
         written = entries[place][6]
-        heads[place], of_event = head, NO_TAGS if written is None else tags_of_array(written)
-        tags[place] = of_event
+        heads[place] = head
+        tags[place] = of_event = NO_TAGS if written is None else tags_of_array(written)
         _, key, headers = head
         sizes.append(len(headers or b"") + len(of_event[0] or b""))
         if key is not None:
@@ -468,6 +464,9 @@ class Throttle:
     Args:
         configuration: has the limits; a change is in force at once.
         now: the time in seconds.
+
+    Attributes:
+        bounds_calls: whether the calls in flight of any emitter are limited.
     """
 
     def __init__(self, configuration: Configuration, now: Callable[[], float]) -> None:
@@ -476,6 +475,8 @@ class Throttle:
         self._usage: dict[int, _Usage] = {}
         self._limited: frozenset[int] = frozenset()
         """The emitters that have limits."""
+        self._follow()
+        configuration.on_change(self._follow)
 
     def limits(self, emitter_id: int) -> SendingLimits | None:
         """Give the limits of an emitter; None where it has none."""
@@ -491,9 +492,11 @@ class Throttle:
         for bucket, amount in self._buckets(emitter_id, items, data_bytes):
             bucket.take(amount)
 
-    def follow(self, catalog: Catalog) -> None:
+    def _follow(self) -> None:
         """Take over from a new catalog which emitters have limits."""
-        self._limited = frozenset(each for each, emitter in catalog.emitters.items() if emitter.limits is not None)
+        emitters = self.configuration.catalog.emitters
+        self._limited = frozenset(each for each, emitter in emitters.items() if emitter.limits is not None)
+        self.bounds_calls = any(map(self.counts_calls, self._limited))
 
     def charge_all(self, emitter_ids: Sequence[int], items: Sequence[int], data: Sequence[bytes]) -> None:
         """Let the items of envelopes of several emitters pass, all or none of them; see ``charge``."""
@@ -573,11 +576,6 @@ class Throttle:
         usage = self._use(emitter_id)
         usage.calls -= 1
         usage.call_bytes -= size
-
-    @property
-    def bounds_calls(self) -> bool:
-        """Check whether the calls in flight of any emitter are limited."""
-        return any(map(self.counts_calls, self.configuration.catalog.emitters))
 
     def counts_calls(self, emitter_id: int) -> bool:
         """Check whether the calls of an emitter in flight are limited."""

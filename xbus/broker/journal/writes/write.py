@@ -16,7 +16,11 @@ class Write(Generic[A_co]):
 
 
 class WriteAnswer(Protocol[A_contra]):
-    """Takes the answer of a write, or its error: a future, or what calls those who wait at once."""
+    """Takes the answer of a write, or its error: a future, or what calls those who wait at once.
+
+    That of a group may have an attribute ``early``. The writer's thread calls it with the answer, before the loop has
+    that, if nothing else waits for the thread.
+    """
 
     def done(self) -> bool:
         """Check whether it has one already."""

@@ -23,7 +23,8 @@ class Throttled:
 
     def __init__(self, **limits: int) -> None:
         self.clock = StandingClock()
-        self._configuration = SimpleNamespace()
+        self._listeners: list[Callable[[], None]] = []
+        self._configuration = SimpleNamespace(on_change=self._listeners.append)
         self.limit(**limits)
         self.throttle = Throttle(cast(Configuration, self._configuration), self.clock.monotonic)
 
@@ -33,6 +34,8 @@ class Throttled:
             FREE: EmitterEntry(FREE, "free", frozenset()),
         }
         self._configuration.catalog = Catalog(1, {}, emitters, {})
+        for listener in self._listeners:
+            listener()
 
 
 def wait(call: Callable[[], None]) -> float:

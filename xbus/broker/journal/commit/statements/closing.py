@@ -436,10 +436,9 @@ def check_keys(driver: Driver, envelope_ids: Sequence[str]) -> None:
     Raises:
         EnvelopeIdTaken: the key of one of them stands for an envelope that was removed.
     """
-    mark = "?" if isinstance(driver, sqlite3.Connection) else "%s"
     for some in portions(envelope_ids, ASKED_AT_ONCE):
         cursor = driver.cursor()
-        places = ", ".join((mark,) * len(some))
+        places = ", ".join(("?" if isinstance(driver, sqlite3.Connection) else "%s",) * len(some))
         cursor.execute(f"SELECT envelope_id FROM spent_key WHERE envelope_id IN ({places})", some)
         for (taken,) in cursor.fetchall():
             raise EnvelopeIdTaken(f"there was an envelope {UUID(str(taken))}", "give each envelope a key of its own")
