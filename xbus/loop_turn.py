@@ -19,6 +19,7 @@ class LoopTurn:
 
     Attributes:
         acts: what is to be done; while somebody is at work, acts may be appended here, too.
+        told: what threads have for the loop; they append it, and ring.
         number: grows whenever sockets are looked at, or something else is run.
         is_busy: whether somebody is at work who calls ``end`` then.
         wakes: whether callers were told something whose next acts are to be done in the turn in which they go on. Each
@@ -27,6 +28,7 @@ class LoopTurn:
 
     def __init__(self) -> None:
         self.acts: deque[Act] = deque()
+        self.told: deque[Act] = deque()
         self.number = 0
         self.is_busy = False
         self.wakes = False
@@ -69,9 +71,17 @@ class LoopTurn:
             # The next turn ends behind those who go on in it.
             self.at_end(_nothing)
 
+    def hear(self) -> None:
+        """Do what threads have for the loop."""
+        while self.told:
+            try:
+                self.told.popleft()()
+            except Exception as error:
+                tell(error)
+
 
 class ThreadBell:
-    """Does on the loop what a thread has for it. To be made in the running loop.
+    """Has the loop do what a thread has appended to ``LoopTurn.told``. To be made in the running loop.
 
     The thread rings by a pipe. A socket would take more than twice the time, and a call of ``call_soon_threadsafe`` ten
     calls of Python functions.
@@ -83,16 +93,14 @@ class ThreadBell:
     def __init__(self, turn: LoopTurn) -> None:
         self._loop = asyncio.get_running_loop()
         self._turn = turn
-        self._acts: deque[Act] = deque()
         rung, bell = os.pipe()
         for end in (rung, bell):
             os.set_blocking(end, False)
         self._rung, self._bell = FileIO(rung), FileIO(bell, "w")
         self._loop.add_reader(rung, turn.run, self._hear)
 
-    def tell(self, act: Act) -> None:
-        """Have the loop do something; called by the thread."""
-        self._acts.append(act)
+    def ring(self) -> None:
+        """Have the loop do soon what is told; called by the thread."""
         try:
             # A full pipe takes no more rings, and needs none.
             self._bell.write(b"\0")
@@ -100,11 +108,11 @@ class ThreadBell:
             self._tell_unrung()
 
     def end(self) -> None:
-        """Tell nothing more; called by the thread, or when it has ended."""
+        """Ring no more; called by the thread, or when it has ended."""
         self._bell.close()
 
     def close(self) -> None:
-        """Hear no rings any more. The loop does all the same what the thread has for it, as long as it lives."""
+        """Hear no rings any more. The loop does all the same what the thread tells, as long as it lives."""
         if not self._rung.closed:
             self._loop.remove_reader(self._rung)
             self._rung.close()
@@ -117,11 +125,7 @@ class ThreadBell:
     def _hear(self) -> None:
         if not self._rung.closed:
             self._rung.read(_RINGS_AT_ONCE)
-        while self._acts:
-            try:
-                self._acts.popleft()()
-            except Exception as error:
-                tell(error)
+        self._turn.hear()
 
 
 def _nothing() -> None:

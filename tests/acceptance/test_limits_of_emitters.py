@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -114,6 +115,32 @@ async def test_each_limit_is_kept_and_ends_with_the_next_bus_file(
             assert set(await codes(*calls())) == {""}, of_one
         await limit(daemon, tmp_path, {"envelope_events": 2})
         assert await codes(put(client, token, events=2), put(client, token, events=3)) == ["", "envelope_too_large"]
+
+
+async def test_who_waits_for_each_receipt_never_has_two_calls_in_flight(
+    sqlite_url: str, start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    """A receipt may go before the broker's loop has counted its call as answered."""
+    add_bus(sqlite_url, {"test_event": {}, "numbers": {}})
+    daemon = start_daemon(sqlite_url)
+    await limit(daemon, tmp_path, {"calls_in_flight": 1})
+    async with caller(daemon) as (client, token):
+
+        async def put_again_and_again() -> None:
+            for _ in range(300):
+                entry = [uuid4().bytes, uuid4().bytes, "test_event", 1, pack_items([b"x"]), None, None]
+                ((_, position, _),) = cast(
+                    Any, await client.call("xbus.put_envelopes", token, [entry], timeout=SECONDS)
+                )
+                assert position > 0
+
+        async def keep_busy() -> None:
+            while True:
+                await asyncio.gather(*[client.call("xbus.get_limits", token, timeout=SECONDS) for _ in range(20)])
+
+        busy = asyncio.create_task(keep_busy())
+        await put_again_and_again()
+        busy.cancel()
 
 
 async def test_limits_of_an_emitter_come_before_those_of_its_profile_and_outlive_a_restart(

@@ -80,12 +80,13 @@ def test_each_run_is_a_turn_of_its_own_and_one_within_it_is_not() -> None:
     assert numbers == [1, 2]
 
 
-async def rings(bell: ThreadBell, *acts: Callable[[], object]) -> None:
+async def rings(turn: LoopTurn, bell: ThreadBell, *acts: Callable[[], object]) -> None:
     """Have a thread tell of acts, and end."""
 
     def work() -> None:
         for act in acts:
-            bell.tell(act)
+            turn.told.append(act)
+            bell.ring()
         bell.end()
 
     thread = threading.Thread(target=work)
@@ -103,10 +104,11 @@ async def test_what_a_thread_tells_is_done_in_its_order_whatever_fails(is_closed
     def fail() -> None:
         raise error
 
-    bell = ThreadBell(LoopTurn())
+    turn = LoopTurn()
+    bell = ThreadBell(turn)
     if is_closed:
         bell.close()
-    await rings(bell, lambda: done.append(1), fail, *[partial(done.append, number) for number in range(2, 10)])
+    await rings(turn, bell, lambda: done.append(1), fail, *[partial(done.append, number) for number in range(2, 10)])
     bell.close()
     await asyncio.sleep(0)
     assert (done, faults) == ([*range(1, 10)], [error])
@@ -114,10 +116,12 @@ async def test_what_a_thread_tells_is_done_in_its_order_whatever_fails(is_closed
 
 async def test_more_rings_than_a_pipe_holds_hold_nobody_up() -> None:
     done: list[int] = []
-    bell = ThreadBell(LoopTurn())
+    turn = LoopTurn()
+    bell = ThreadBell(turn)
     number = 70_000
     for _ in range(number):
-        bell.tell(lambda: done.append(1))
+        turn.told.append(lambda: done.append(1))
+        bell.ring()
     bell.end()
     bell.close()
     await asyncio.sleep(0)

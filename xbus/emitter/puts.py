@@ -249,9 +249,10 @@ class Puts:
         self._window.give(message.size)
         _give(message.entries, message.receipts, answer)
         self._turn.wakes = True
-        self._is_due = bool(self._waiting)
-        if self._is_due:
+        if self._waiting:
             self._send()
+        else:
+            self._is_due = False
 
     def _insist(self, message: _PutMessage, error: CallError) -> None:
         call = RepeatableCall(VERB, (message.entries,), self._context.options.answer_seconds, size=message.size)

@@ -38,7 +38,8 @@ class AuthorThread:
 
     def __init__(self, name: str, turn: LoopTurn | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._bell = ThreadBell(turn or LoopTurn())
+        self._turn = turn or LoopTurn()
+        self._bell = ThreadBell(self._turn)
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Promise[Any]] | None] = queue.SimpleQueue()
         self.steps = 0
         """Grows with each job that begins or ends."""
@@ -77,7 +78,8 @@ class AuthorThread:
                     failure = Failed(f"the recipient's code raised {fault(error)}", code=CODE_FAILED)
                     done = partial(outcome.set_exception, failure)
                 self.steps += 1
-                self._bell.tell(done)
+                self._turn.told.append(done)
+                self._bell.ring()
                 if self._loop.is_closed():
                     return
         finally:

@@ -178,8 +178,7 @@ def _is_whole(data: bytes) -> bool:
 
 def _map_of(pairs: list[tuple[Key, Value]]) -> dict[Key, Value]:
     """Make a map of its pairs: of two with one name, the first would be lost."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    if len(made := dict(pairs)) < len(pairs):
         raise ProtocolError("a map has a name twice", "give each name once", code=DOUBLED_NAME)
     return made
 

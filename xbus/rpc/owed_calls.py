@@ -481,8 +481,7 @@ class PeerClients:
         Raises:
             ProtocolError: it is none, or nobody called this peer by this channel.
         """
-        key = frames[0], frames[1]
-        if (peer := self._open.get(key)) is not None:
+        if (peer := self._open.get(key := (frames[0], frames[1]))) is not None:
             peer.answered(decode_reply(frames[2:]))
         elif key not in self._closed:
             raise ProtocolError("a request has 4 frames behind the routing id, and an answer has an open channel")

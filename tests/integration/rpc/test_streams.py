@@ -168,6 +168,28 @@ async def test_a_thread_sends_early_and_whole_where_the_other_side_reads_late(
     assert len(come) == len(claimed) + len(late)
 
 
+async def test_what_a_thread_has_told_is_done_before_what_may_follow_from_it(
+    ends: tuple[Short, socket.socket],
+) -> None:
+    ours, peer = ends
+    turn, done = LoopTurn(), list[object]()
+
+    class Taker(Keeper):
+        def take(self, message: list[bytes]) -> bool:
+            done.append(message)
+            return True
+
+    stream = ZmtpStream(ours, Incoming(ROUTER, LIMITS), Taker(), turn=turn)
+    stream.start()
+    peer.sendall(SHAKEN)
+    await eventually(lambda: stream.has_heard, "the peer has said who it is")
+    turn.told.append(lambda: done.append("told"))  # the ring is still on its way
+    peer.sendall(encode_message([b"what follows"]))
+    await eventually(lambda: len(done) > 1, "it is read")
+    assert done == ["told", [b"what follows"]]
+    stream.cut_off()
+
+
 async def test_a_thread_sends_nothing_early_that_was_answered_before(ends: tuple[Short, socket.socket]) -> None:
     ours, peer = ends
     stream = ZmtpStream(ours, Incoming(ROUTER, LIMITS), Keeper())

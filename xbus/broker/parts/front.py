@@ -150,8 +150,7 @@ class FrontPart:
 
     def _may_read(self) -> bool:
         # A silent database must not keep callers waiting: the front refuses them while it has no room.
-        has_room = self._shared.journal.has_room or self._shared.journal.overdue is not None
-        return has_room and not self._stopping
+        return not self._stopping and (self._shared.journal.has_room or self._shared.journal.overdue is not None)
 
     def bind(self) -> dict[str, str]:
         zmq = self._shared.config.zmq

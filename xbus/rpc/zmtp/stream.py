@@ -404,6 +404,9 @@ class ZmtpStream:
                 self._end()
                 return
             self.has_heard = True
+            # What comes may follow from what a thread has sent early: that goes before it here, too.
+            if self._turn.told:
+                self._turn.hear()
         else:
             self._next_turn = None
         try:

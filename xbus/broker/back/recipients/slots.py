@@ -230,8 +230,7 @@ class Slots(Generic[Member]):
         Returns:
             Whether anybody waits for a slot, or for any change.
         """
-        place = self._places.get(member)
-        if place is not None:
+        if (place := self._places.get(member)) is not None:
             place.taken = max(0, place.taken - number)
         if self._change is None and not self._waiters:
             return False

@@ -335,14 +335,13 @@ class Writer:
                     self._undecided += [pending for pending, answer in told if answer is UNDECIDED]
                 if not self._undecided:
                     self._busy_since = None
-                # A thread with nothing else to do tells emitters itself. To wake the loop for it takes a tenth of the
-                # time from call to call of an emitter that waits for each answer.
+                self._tell(group, answers)
+                # A thread with nothing else to do tells emitters itself, behind the loop: to wake that takes a tenth of
+                # the time from call to call of an emitter that waits for each answer.
                 for pending, answer in zip(group, answers, strict=True) if not self._calls else ():
                     if type(answer) is SealedGroup and (early := getattr(pending.answer, "early", None)) is not None:
                         early(answer)
-                self._bell.tell(
-                    partial(self._answer, group, answers, self._committer.faults, self._committer.take_news())
-                )
+                self._bell.ring()
                 if group and self._committer.faults:
                     # What the first of them knew, all that come behind them know.
                     self._committer.forget_faults(group[0].faults_known)
@@ -350,7 +349,8 @@ class Writer:
             died_of = error
         finally:
             self._committer.close()
-        self._bell.tell(partial(self._end, died_of, group))
+        self._turn.told.append(partial(self._end, died_of, group))
+        self._bell.ring()
 
     def _is_time_to_try(self, group: Sequence[_Pending]) -> bool:
         """Check whether to try again to write: where nothing comes; for want of room also beside what comes."""
@@ -360,13 +360,16 @@ class Writer:
         self._tried_at = now
         return True
 
+    def _tell(self, group: Sequence[_Pending], answers: Sequence[object]) -> None:
+        faults, news = self._committer.faults, self._committer.take_news()
+        self._turn.told.append(partial(self._answer, group, answers, faults, news))
+
     def _decide(self) -> None:
         answers = self._committer.decide()
         if answers is not None:
             decided, self._undecided = self._undecided, []
-            self._bell.tell(
-                partial(self._answer, decided, answers, self._committer.faults, self._committer.take_news())
-            )
+            self._tell(decided, answers)
+            self._bell.ring()
 
     def _take(self) -> tuple[list[_Pending], bool]:
         """Wait for a call, and choose of all that are there then; false says that the writer is being closed.

@@ -26,8 +26,7 @@ class Cursor:
 
     def copied(self) -> "Cursor":
         """Give it as it is now, whatever becomes of it."""
-        fields = (self.role_id, self.from_position, self.until_position, self.position, self.above, self.handed_to)
-        return Cursor(*fields)
+        return Cursor(self.role_id, self.from_position, self.until_position, self.position, self.above, self.handed_to)
 
     def owes(self, position: int) -> bool:
         """Check whether ``position`` lies in the part of the log that the role is owed."""

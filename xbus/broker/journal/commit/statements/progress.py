@@ -34,8 +34,7 @@ def progress(connection: sa.Connection, group: Sequence[writes.ProgressUpdate]) 
     cursors: dict[int, Row] = {}
     for write in group:
         for cursor in write.cursors:
-            role_id = cursor.role_id
-            cursors[role_id] = (cursor.position, cursor.bitmap(), cursor.handed_to, role_id)
+            cursors[cursor.role_id] = (cursor.position, cursor.bitmap(), cursor.handed_to, cursor.role_id)
     if cursors and write_rows(driver_of(connection), (_MOVE_CURSORS, [*cursors.values()])) != len(cursors):
         raise JournalError(f"one of the roles {', '.join(map(str, cursors))} has no cursor")
     for write in group:
