@@ -17,7 +17,7 @@ from tests.contract.test_put import AWKWARD, rows_of
 from tests.support.faults import Faults, commits_of
 from tests.support.journal import NOW, Scribe, keep_busy, looking
 from tests.support.postgres import noting_cursor
-from tests.support.waiting import DEADLINE_SECONDS
+from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
@@ -112,6 +112,23 @@ async def test_the_thread_tells_of_none_early_that_is_not_kept(
         with pytest.raises(JournalUnavailable):
             await writing
     assert not told
+
+
+async def test_a_thread_that_rests_keeps_nothing_of_the_last_group(journal: Journal, scribe: Scribe) -> None:
+    class Messages(list[str]):
+        """Can be referred to weakly."""
+
+    def put() -> tuple[Promise[SealedGroup], "weakref.ref[Messages]"]:
+        messages = Messages(["a connection"])
+        writing: Promise[SealedGroup] = Promise()
+        writing.early = lambda _: messages.append("answered")
+        journal.submit(some_group(scribe, 2, Random(7)), writing)
+        return writing, weakref.ref(messages)
+
+    writing, messages = put()
+    await writing
+    del writing
+    await eventually(lambda: messages() is None, "the thread has looked around")
 
 
 FULL_DISK = """

@@ -333,7 +333,8 @@ class ZmtpStream:
                 self._begun = message[self._send_one(message) :]
             except (BlockingIOError, InterruptedError):
                 self._begun = message
-            except OSError:  # the reader hears of the end
+            except OSError:
+                self._break_off()
                 return
         if self._begun:
             with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -477,16 +478,22 @@ class ZmtpStream:
             self._wait_for_room()
             return
         except OSError:
-            # The reader hears of the end, behind all that the other side has sent before it. A message may have been
-            # sent in part: nothing can follow, even if the system made the error for want of memory.
+            # First, as a thread sends nothing early while something is unsent.
+            self._break_off()
             unsent.clear()
             self.unsent_bytes = 0
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
         if self.waits_for_room:
             self.waits_for_room = False
             self._watch.remove_writer(self._descriptor)
             self._owner.has_room(self)
+
+    def _break_off(self) -> None:
+        """Send nothing any more; the reader hears of the end, behind all that the other side has sent before it.
+
+        A message may have been sent in part: nothing can follow, even if the system lacked memory.
+        """
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _wait_for_room(self) -> None:
         if not self.waits_for_room:
