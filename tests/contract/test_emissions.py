@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 from tests.support.clock import StandingClock
 from tests.support.journal import Scribe
 from xbus import model
-from xbus.broker.back.chaining.emission import Derivation, Emission, derive
+from xbus.broker.back.chaining.emission import Derivation, Emission, derive, seal_most
 from xbus.broker.back.log import DeliveryNote, RunBatch
 from xbus.broker.journal.fsck.content import check_content
 from xbus.broker.journal.journal import Journal
@@ -20,8 +21,8 @@ from xbus.errors import JournalError
 from xbus.headers import NO_TAGS, EventTags, pack_headers, unpack_headers
 from xbus.rpc.codec import pack_items, unpack_items
 
-SOURCE = uuid.UUID(int=7)
-EVENT, OTHER_EVENT = uuid.UUID(int=8), uuid.UUID(int=9)
+SOURCE = str(uuid.UUID(int=7))
+EVENT, OTHER_EVENT = str(uuid.UUID(int=8)), str(uuid.UUID(int=9))
 LARGE = [b"%d" % number + b"x" * 1000 for number in range(200)]
 
 
@@ -35,12 +36,12 @@ class Node:
 
         self.has_space = True
 
-    def emission(self, source_id: uuid.UUID = SOURCE) -> Emission:
+    def emission(self, source_id: str = SOURCE) -> Emission:
         derivation = derive(source_id, self._scribe.emitter_id(), None, {})
         return Emission(self.journal, StandingClock(), derivation, 0.01, lambda: self.has_space)
 
     async def give(
-        self, emission: Emission, items: list[bytes], event_id: uuid.UUID = EVENT, tags: EventTags = NO_TAGS
+        self, emission: Emission, items: list[bytes], event_id: str = EVENT, tags: EventTags = NO_TAGS
     ) -> None:
         emission.start_event(event_id, self._scribe.catalog.event_types["notes"], tags)
         for start in range(0, len(items), 50):
@@ -49,7 +50,7 @@ class Node:
             await emission.flush()
 
     async def log(self) -> list[LogEnvelope]:
-        return await self.journal.read(read_log, 0, 10)
+        return await self.journal.read(read_log, 0, 100)
 
     async def items(self, envelope: LogEnvelope) -> list[list[bytes]]:
         found = []
@@ -84,7 +85,7 @@ async def test_a_repeat_makes_nothing_more(node: Node, items: list[bytes]) -> No
 
     (made,) = await node.log()
     assert made.envelope_id == node.derivation.envelope_id
-    assert made.head.key == str(SOURCE)
+    assert made.head.key == SOURCE
     assert await node.items(made) == [items]
     assert await node.states() == ["received"]
 
@@ -172,7 +173,7 @@ async def test_several_events_stay_in_their_order(node: Node) -> None:
 
 async def test_the_journal_is_whole(node: Node, engine: sa.Engine) -> None:
     for source, items in ((1, [b"a"]), (2, LARGE)):
-        emission = node.emission(uuid.UUID(int=source))
+        emission = node.emission(str(uuid.UUID(int=source)))
         await node.give(emission, items)
         await emission.seal()
 
@@ -183,18 +184,87 @@ async def test_the_journal_is_whole(node: Node, engine: sa.Engine) -> None:
 
 async def test_many_small_ones_share_a_commit(node: Node) -> None:
     before = node.commits()
-    emissions = [node.emission(uuid.uuid4()) for _ in range(50)]
+    emissions = [node.emission(str(uuid.uuid4())) for _ in range(50)]
     for emission in emissions:
         await node.give(emission, [b"a"])
     await asyncio.gather(*(emission.seal() for emission in emissions))
 
-    assert len(await node.log()) == 10
+    assert len(await node.log()) == 50
     assert (await node.states()).count("received") == 50
     assert node.commits() - before <= 2
 
 
+BUNDLE: Sequence[list[list[bytes]]] = (
+    [[b"a"]],
+    [[b"b", b"c"]],
+    [[b"d"], [b"e"]],
+    [],
+    [[]],
+    [[b"f"]],
+    [LARGE],
+    [[b"g"]],
+)
+"""The events of each envelope of a bundle, by their items."""
+
+
+async def test_a_bundle_is_made_as_each_of_its_envelopes_alone(node: Node) -> None:
+    async def made_of(first: int) -> list[Emission]:
+        emissions = [node.emission(str(uuid.UUID(int=first + number))) for number in range(len(BUNDLE))]
+        for emission, events in zip(emissions, BUNDLE, strict=True):
+            for number, items in enumerate(events):
+                await node.give(emission, items, str(uuid.UUID(int=50 + number)), EventTags(None, "client 7"))
+        return emissions
+
+    def told(log: list[LogEnvelope]) -> list[object]:
+        """All that the log says of envelopes, without ids, keys and positions."""
+        return [[event._replace(id=b"") for event in each.events] for each in log]
+
+    for emission in await made_of(1000):
+        await emission.seal()
+    alone = await node.log()
+    together = await made_of(2000)
+    left = await seal_most(together)
+    assert [together.index(emission) for emission in left] == [3, 4, 6]
+    for emission in left:
+        await emission.seal()
+    both = await node.log()
+    again = sorted(both[len(alone) :], key=lambda each: each.position)
+    in_order = [alone[place] for place in (0, 1, 2, 3, 5)] + [alone[4]]
+    assert told(again) == told(in_order)
+    assert [await node.items(each) for each in again] == [await node.items(each) for each in in_order]
+
+    repeated = await made_of(2000)
+    assert [repeated.index(emission) for emission in await seal_most(repeated)] == [2, 3, 4, 6]
+    assert len(await node.log()) == len(both)
+
+
+async def test_a_bundle_leaves_those_to_others_that_were_made_differently_before(node: Node) -> None:
+    async def given(number: int, items: list[bytes]) -> Emission:
+        emission = node.emission(str(uuid.UUID(int=number)))
+        await node.give(emission, items)
+        return emission
+
+    broken_off = await given(1, LARGE)
+    await broken_off.stop()
+    await (await given(2, [b"first"])).seal()
+    bundle = [await given(1, [b"a"]), await given(2, [b"other"]), await given(3, [b"c"])]
+    left = await seal_most(bundle)
+    assert [bundle.index(emission) for emission in left] == [0, 1]
+    for emission in left:
+        await emission.seal()
+    assert [await node.items(each) for each in await node.log()] == [[[b"first"]], [[b"c"]], [[b"a"]]]
+
+
+async def test_a_bundle_waits_for_space_in_a_full_journal(node: Node) -> None:
+    emission = node.emission()
+    await node.give(emission, [b"a"])
+    node.has_space = False
+    assert await seal_most([emission]) == [emission]
+    assert await node.states() == []
+
+
 @pytest.mark.parametrize(
-    ("headers", "correlation_id"), [(None, str(SOURCE)), ({"correlation_id": "import 7", "shard": 1}, "import 7")]
+    ("headers", "correlation_id"), [(None, SOURCE), ({"correlation_id": "import 7", "shard": 1}, "import 7")]
 )
 def test_headers_and_ordering_key_go_along(headers: dict[str, object] | None, correlation_id: str) -> None:
     note = DeliveryNote("shop", None, "client 7", 3, None, 1)

@@ -25,7 +25,7 @@ from xbus.errors import JournalError
 from xbus.headers import EventTags, pack_headers
 from xbus.rpc.codec import pack_items, unpack_items
 
-SOURCE, EVENT = uuid.UUID(int=7), uuid.UUID(int=8)
+SOURCE, EVENT = str(uuid.UUID(int=7)), str(uuid.UUID(int=8))
 PARTS: Sequence[Sequence[Sequence[bytes]]] = (
     [[b"a", b"b"], [], [b"c" * 500]],
     [],
@@ -78,7 +78,7 @@ class Node:
 
     async def states(self) -> list[str]:
         envelope = model.envelope.c
-        wanted = sa.select(envelope.state).where(envelope.idempotency_key == str(SOURCE)).order_by(envelope.state)
+        wanted = sa.select(envelope.state).where(envelope.idempotency_key == SOURCE).order_by(envelope.state)
         return await self.journal.read(lambda connection: list(connection.execute(wanted).scalars()))
 
     def execute(self, statement: sa.Executable) -> None:
@@ -103,7 +103,7 @@ async def test_an_output_is_emitted_as_it_lies(node: Node) -> None:
 
     (made,) = await node.log()
     (event,) = made.events
-    assert (made.envelope_id, made.head.key, event.items) == (node.derivation.envelope_id, str(SOURCE), len(ITEMS))
+    assert (made.envelope_id, made.head.key, event.items) == (node.derivation.envelope_id, SOURCE, len(ITEMS))
     assert event.tags == EventTags(None, "client 7")
     segments = await node.segments(made)
     assert [len(segment) for segment in segments] == SEGMENTS
@@ -114,7 +114,7 @@ async def test_an_output_is_emitted_as_it_lies(node: Node) -> None:
 
 async def test_headers_and_ordering_key_go_along(node: Node) -> None:
     packed = pack_headers({"correlation_id": "import 7"})
-    node.derivation = replace(node.derivation, head=EnvelopeHead("client 7", str(SOURCE), packed))
+    node.derivation = replace(node.derivation, head=EnvelopeHead("client 7", SOURCE, packed))
     await node.emit(node.emission())
 
     (made,) = await node.log()

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -23,7 +25,9 @@ from xbus.broker.journal.writes import (
     OutputPage,
     PutEnvelope,
     PutEvent,
+    PutGroup,
     Seal,
+    SealedGroup,
     SealReceipt,
     StartEnvelope,
     StartEvent,
@@ -33,7 +37,7 @@ from xbus.clock import Clock
 from xbus.envelope import EnvelopeHead
 from xbus.errors import EnvelopeIdTaken, JournalError, JournalUnavailable, Refused
 from xbus.headers import NO_TAGS, EventTags, pack_headers, unpack_headers
-from xbus.ids import keyed_envelope_id, numbered_event_id
+from xbus.ids import LONGEST_UUID, keyed_envelope_id, keyed_ids, numbered_event_id
 from xbus.rpc.messages import HeadersMap
 from xbus.states import EnvelopeState
 
@@ -55,7 +59,7 @@ class Derivation:
         generation: how many envelopes of this derivation were cancelled before, as their delivery broke off.
     """
 
-    source_id: UUID
+    source_id: str
     emitter_id: int
     head: EnvelopeHead
     generation: int = 0
@@ -63,34 +67,39 @@ class Derivation:
     @cached_property
     def envelope_id(self) -> UUID:
         """The id of the made envelope."""
-        return keyed_envelope_id(self.emitter_id, str(self.source_id), self.generation)
+        return keyed_envelope_id(self.emitter_id, self.source_id, self.generation)
 
     def event_id(self, number: int) -> UUID:
         """Compute the id of the event of this number, from 1."""
         return numbered_event_id(self.envelope_id, number)
 
 
-def derive(source_id: UUID, emitter_id: int, note: DeliveryNote | None, said: HeadersMap) -> Derivation:
+def derive(source_id: str, emitter_id: int, note: DeliveryNote | None, said: HeadersMap) -> Derivation:
     """Tell what goes along.
 
     Args:
-        note: of the delivered envelope.
+        source_id: of the delivered envelope, as the bus writes it.
+        note: of that.
         said: the headers that came with its first event.
     """
     ordering_key = None if note is None else note.ordering_key
     headers = _correlated(source_id, said.get("envelope_headers"))
-    return Derivation(source_id, emitter_id, EnvelopeHead(ordering_key, str(source_id), headers))
+    return Derivation(source_id, emitter_id, EnvelopeHead(ordering_key, source_id, headers))
 
 
-def _correlated(source_id: UUID, headers: bytes | None) -> bytes | None:
+_HEADERS_BEFORE_ID = (pack_headers({CORRELATION_ID: "0" * LONGEST_UUID}) or b"")[:-LONGEST_UUID]
+"""Packed headers with nothing but a correlation id, up to that id."""
+
+
+def _correlated(source_id: str, headers: bytes | None) -> bytes | None:
     """Add a correlation id to headers that have none, unless they are as large as headers may be."""
     if headers is None:
-        return pack_headers({CORRELATION_ID: str(source_id)})
+        return _HEADERS_BEFORE_ID + source_id.encode()
     told: Mapping[str, object] = unpack_headers(headers)
     if CORRELATION_ID in told:
         return headers
     try:
-        return pack_headers({**told, CORRELATION_ID: str(source_id)})
+        return pack_headers({**told, CORRELATION_ID: source_id})
     except Refused:
         return headers
 
@@ -189,18 +198,18 @@ class Emission:
         self._derivation = derivation
         self._retry_seconds = retry_seconds
         self._may_emit = may_emit
-        self._events: dict[UUID, EmittedEvent] = {}
+        self._events: dict[str, EmittedEvent] = {}
         self._held_bytes = 0
         self._is_open = False
         self._is_sealed = False
         self._is_stopped = False
         self._turn = asyncio.Lock()
 
-    def start_event(self, source_id: UUID, event_type: EventType, tags: EventTags) -> None:
+    def start_event(self, source_id: str, event_type: EventType, tags: EventTags) -> None:
         """Begin an event."""
         self._events.setdefault(source_id, EmittedEvent(event_type, tags))
 
-    def hold(self, source_id: UUID, batch: RunBatch) -> None:
+    def hold(self, source_id: str, batch: RunBatch) -> None:
         """Take items of an event; they are in memory only."""
         if batch.items:
             self._events[source_id].held.append(batch)
@@ -220,7 +229,7 @@ class Emission:
             written = await self._write_held()
         await asyncio.gather(*written)
 
-    async def append(self, source_id: UUID, page: OutputPage) -> None:
+    async def append(self, source_id: str, page: OutputPage) -> None:
         """Have the journal append items that lie in an output, behind what is held, and wait until it is durable.
 
         Raises:
@@ -279,6 +288,37 @@ class Emission:
     def _appending(self, event: EmittedEvent, page: OutputPage) -> AppendOutput:
         event_id = self._derivation.event_id(event.number)
         return AppendOutput(self._derivation.envelope_id, event_id, event.appended(page), page)
+
+    @property
+    def is_plain(self) -> bool:
+        """Check whether it may go in a group: nothing of it is written, nothing was made before, it has one event."""
+        is_new = not (self._is_open or self._is_sealed or self._turn.locked() or self._derivation.generation)
+        return is_new and self._held_bytes > 0 and len(self._events) == 1 and not self._journal.keeps_objects
+
+    @staticmethod
+    def put_together(plain: "Sequence[Emission]") -> "asyncio.Future[SealedGroup] | None":
+        """Hand plain envelopes of a node to the journal as one group, as ``seal_at_once`` does with one."""
+        first = plain[0]
+        if not first._may_emit():
+            return None
+        heads = [each._derivation.head for each in plain]
+        emitter_ids = [each._derivation.emitter_id for each in plain]
+        events = [event for each in plain for event in each._events.values()]
+        data = [event.data for event in events]
+        group = PutGroup(
+            emitter_ids,
+            first._clock.now(),
+            *keyed_ids(emitter_ids, [each._derivation.source_id for each in plain]),
+            [event.type.grouped for event in events],
+            [event.items for event in events],
+            data,
+            heads,
+            [event.tags for event in events],
+            sum(map(len, data))
+            + sum([len(head.headers or b"") for head in heads])
+            + sum([e.tags.size for e in events]),
+        )
+        return first._write(group)
 
     def seal_at_once(self) -> "asyncio.Future[SealReceipt] | None":
         """Hand the envelope to the journal in one write, where nothing has to be waited for; None where ``seal`` must.
@@ -386,22 +426,30 @@ class Emission:
 
 
 async def seal_most(emissions: Sequence[Emission]) -> list[Emission]:
-    """Seal those that can be sealed at once. All of them share a commit, and none needs a task of its own.
+    """Seal the envelopes that can be sealed at once. All of them share a commit, and none needs a task of its own.
 
     Returns:
         The envelopes that are not sealed: ``Emission.seal`` finds out why, and waits where it must.
     """
-    begun = [emission.seal_at_once() for emission in emissions]
-    return [
-        emission
-        for emission, writing in zip(emissions, begun, strict=True)
-        if writing is None or not await _succeeds(writing)
-    ]
+    begun: list[tuple[Sequence[Emission], asyncio.Future[Any] | None]] = []
+    for is_plain, run in groupby(emissions, attrgetter("is_plain")):
+        if is_plain:
+            together = [*run]
+            begun.append((together, Emission.put_together(together)))
+        else:
+            begun += [((emission,), emission.seal_at_once()) for emission in run]
+    left: list[Emission] = []
+    for some, writing in begun:
+        left += some if writing is None else await _not_sealed(some, writing)
+    return left
 
 
-async def _succeeds(writing: "asyncio.Future[SealReceipt]") -> bool:
+async def _not_sealed(emissions: Sequence[Emission], writing: "asyncio.Future[Any]") -> Sequence[Emission]:
+    """Wait for a write; give those of its envelopes that it has not sealed."""
     try:
-        await writing
+        answer = await writing
     except JournalError:
-        return False
-    return True
+        return emissions
+    taken = answer.taken if isinstance(answer, SealedGroup) else {}
+    # An exact repeat has the receipt of its first time.
+    return [emissions[place] for place, receipt in taken.items() if receipt is None]

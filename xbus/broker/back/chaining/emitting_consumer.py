@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
-from uuid import UUID
 
 from xbus.broker.back.chaining.emission import Emission, derive, seal_most, tags_of
 from xbus.broker.back.log import BundleEntry, DeliveryNote, RunBatch, WireEvent, WireNote
@@ -131,13 +130,13 @@ class EmittingConsumer(Callee):
     async def send_items(self, envelope_id: str, event_id: str, *batch: Any) -> Value:
         """Take items."""
         emission = self._emission(envelope_id)
-        emission.hold(UUID(event_id), RunBatch(*batch))
+        emission.hold(event_id, RunBatch(*batch))
         await emission.flush()
         return [True]
 
     async def append_output(self, envelope_id: str, event_id: str, page: OutputPage) -> Value:
         """Take items of an output; they stay in the journal."""
-        await self._emission(envelope_id).append(UUID(event_id), page)
+        await self._emission(envelope_id).append(event_id, page)
         return [True]
 
     async def end_event(self, envelope_id: str, event_id: str) -> Value:
@@ -150,7 +149,7 @@ class EmittingConsumer(Callee):
         """Take a whole event, and end its envelope if that is all."""
         emission = self._begin_event(envelope_id, event_id, words)
         for batch in batches:
-            emission.hold(UUID(event_id), RunBatch(*batch))
+            emission.hold(event_id, RunBatch(*batch))
         await emission.flush()
         return await self.end_envelope(envelope_id) if commit else [True]
 
@@ -210,10 +209,9 @@ class EmittingConsumer(Callee):
         first: HeadersMap = events[0][3] if events and len(events[0]) > 3 else {}
         emission = self._new_emission(envelope_id, emitter_id, DeliveryNote(*note) if note else None, first)
         for event_id, _, batches, *headers in events:
-            source_id = UUID(event_id)
-            emission.start_event(source_id, event_type, tags_of(headers[0]) if headers else NO_TAGS)
+            emission.start_event(event_id, event_type, tags_of(headers[0]) if headers else NO_TAGS)
             for batch in batches:
-                emission.hold(source_id, RunBatch(*batch))
+                emission.hold(event_id, RunBatch(*batch))
         return emission
 
     async def _seal_all(self, emissions: Sequence[Emission]) -> list[Value]:
@@ -252,11 +250,11 @@ class EmittingConsumer(Callee):
         emission = self._emissions.get(envelope_id)
         if emission is None:
             emission = self._emissions[envelope_id] = self._new_emission(envelope_id, self._emitter_id(), note, said)
-        emission.start_event(UUID(event_id), self._event_type(), tags_of(said))
+        emission.start_event(event_id, self._event_type(), tags_of(said))
         return emission
 
     def _new_emission(self, envelope_id: str, emitter_id: int, note: DeliveryNote | None, said: HeadersMap) -> Emission:
-        derivation = derive(UUID(envelope_id), emitter_id, note, said)
+        derivation = derive(envelope_id, emitter_id, note, said)
         return Emission(self._journal, self._clock, derivation, self._retry_seconds, self._may_emit)
 
     def _emission(self, envelope_id: str) -> Emission:

@@ -296,7 +296,7 @@ class Checks:
             raise _reply_wanted(type_name)
         self.new_envelope(emitter_id)
         check_events(NO_ID, 1, self.limits(emitter_id))
-        kind = GroupType(event_type.id, type_name, event_type.hashed_name, event_type.graph_id, event_type.compress)
+        kind = event_type.grouped
         if event_type.pause is None and self._configuration.catalog.emitters[emitter_id].pause is None:
             self._allowed[emitter_id, type_name] = kind
         return kind

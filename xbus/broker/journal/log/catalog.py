@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import attrgetter
 from typing import Literal, TypeVar
 
@@ -11,7 +12,7 @@ from xbus.broker.journal.database.rows import columns_for, value_of
 from xbus.broker.journal.log.bots.entries import BotEntry, RunnerEntry, read_bots, read_runners
 from xbus.broker.journal.log.emitters.entries import EmitterEntry, read_emitters
 from xbus.broker.journal.log.sessions import read_keys
-from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, longest, pause_of_role
+from xbus.broker.journal.writes import GroupType, PauseEntry, PauseKind, Pauses, longest, pause_of_role
 from xbus.graph import Graph, Node, graph_of
 from xbus.model import (
     bot,
@@ -61,6 +62,11 @@ class EventType:
     def hashed_name(self) -> str:
         """The name that hashes of envelopes hold."""
         return self.first_name or self.name
+
+    @cached_property
+    def grouped(self) -> GroupType:
+        """The type as envelopes of a group have it."""
+        return GroupType(self.id, self.name, self.hashed_name, self.graph_id, self.compress)
 
 
 @dataclass(frozen=True)
