@@ -305,6 +305,8 @@ class Emission:
         emitter_ids = [each._derivation.emitter_id for each in plain]
         events = [event for each in plain for event in each._events.values()]
         data = [event.data for event in events]
+        tags = [event.tags for event in events]
+        header_bytes = sum([len(head.headers or b"") for head in heads]) + sum([each.size for each in tags])
         group = PutGroup(
             emitter_ids,
             first._clock.now(),
@@ -313,10 +315,8 @@ class Emission:
             [event.items for event in events],
             data,
             heads,
-            [event.tags for event in events],
-            sum(map(len, data))
-            + sum([len(head.headers or b"") for head in heads])
-            + sum([e.tags.size for e in events]),
+            tags,
+            sum(map(len, data)) + header_bytes,
         )
         return first._write(group)
 
