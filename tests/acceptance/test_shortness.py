@@ -45,7 +45,7 @@ class Length(NamedTuple):
 @pytest.mark.parametrize(
     ("database", "nodes", "is_tagged", "ceiling"),
     [
-        pytest.param("sqlite", CONSUMER, False, Length(54, 10, 187, 1370), id="plain"),
+        pytest.param("sqlite", CONSUMER, False, Length(53, 10, 185, 1366), id="plain"),
         pytest.param("sqlite", CONSUMER, True, Length(58, 10, 200, 1460), id="tagged"),
         pytest.param("sqlite", WORKER_AND_TWO, False, Length(84, 34, 560, 2440), id="worker"),
         pytest.param("postgres", CONSUMER, False, Length(55, 10, 200, 1410), id="on_postgresql"),
