@@ -23,7 +23,7 @@ class Promise(Generic[T]):
     error: BaseException | None = None
     """The error in its place."""
     early: "Callable[[T], object] | None" = None
-    """Called by the thread that makes the answer, before the loop has it; not always, so only ``set_result`` counts."""
+    """Called with the answer by the thread that makes it, if that has the time: what counts is ``set_result``."""
 
     def done(self) -> bool:
         """Check whether the answer is there."""

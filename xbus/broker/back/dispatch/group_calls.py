@@ -95,7 +95,7 @@ class BundleWorkers:
     ) -> list[SmallEnvelope | BundleStatus]:
         if not way:
             return [BundleStatus.GOES_ALONE] * len(bundle) if way is None else list(bundle)
-        turns = [self._context.turn(small.envelope_id) for small in bundle]
+        turns = [self._context.turn(small.envelope.id) for small in bundle]
         # Where a run for another role is under way, that of this role follows it.
         are_free = [not turn.locked() for turn in turns]
         pairs = zip(bundle, are_free, strict=True)
@@ -277,8 +277,11 @@ class BundleCalls:
             What became of each envelope. One that can't go in a bundle any more is with nobody.
         """
         shares = dict.fromkeys(consumers, bundle)
-        headers = {small.envelope_id: small.envelope.head.headers for small in bundle}
-        traced = {each: found for each, found in headers.items() if found is not None and tracing.IN_BYTES in found}
+        traced = {
+            small.envelope_id: headers
+            for small in bundle
+            if (headers := small.envelope.head.headers) is not None and tracing.IN_BYTES in headers
+        }
         if not traced:
             return await self._carry_out(shares)
         logins = ", ".join(consumer.role.login for consumer in shares)

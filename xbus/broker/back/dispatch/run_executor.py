@@ -93,7 +93,7 @@ class RunExecutor:
             self._results.settled(envelope, recipient, rows.get(recipient.role.id))
 
         in_turn = [recipient.role.id for recipient in recipients if recipient.role.id not in rows]
-        turn = self._context.turn(envelope.envelope_id)
+        turn = self._context.turn(envelope.id)
         bad_items: Mapping[int, Sequence[IsolatedItem]] = {}
         try:
             await turn.acquire()

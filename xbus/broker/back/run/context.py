@@ -83,7 +83,7 @@ class BackRunContext:
         self._overlays: Mapping[UUID, EventOverlay] = {}
         self.window_bytes = window_bytes
         self._catalog = catalog
-        self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
 
     def for_role(self, role_id: int) -> "BackRunContext":
         """The same for a run that brings one role an envelope on its own."""
@@ -100,7 +100,7 @@ class BackRunContext:
         context._overlays = overlays
         return context
 
-    def turn(self, envelope_id: UUID) -> asyncio.Lock:
+    def turn(self, envelope_id: bytes) -> asyncio.Lock:
         """Give the lock that whoever brings an envelope to workers holds meanwhile.
 
         Its ways to several roles may lead to the same worker, which would get its events mixed.

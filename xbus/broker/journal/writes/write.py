@@ -18,8 +18,8 @@ class Write(Generic[A_co]):
 class WriteAnswer(Protocol[A_contra]):
     """Takes the answer of a write, or its error: a future, or what calls those who wait at once.
 
-    That of a group may have an attribute ``early``. The writer's thread calls it with the answer, before the loop has
-    that, if nothing else waits for the thread.
+    That of a group may have an attribute ``early``. The writer's thread calls it with the answer, if nothing else waits
+    for the thread. The loop is told of the answer first, and takes it up before whatever follows from that.
     """
 
     def done(self) -> bool:
