@@ -52,7 +52,7 @@ STARTS = {
     "compile('1 +', 'own.py', 'exec')": 1,
     "raise NotImplementedError": 1,
     "import sys; sys.exit('no shop is named')": 1,
-    "import sqlalchemy; sqlalchemy.create_engine('postgresql://')": 1,
+    "import sqlalchemy; sqlalchemy.create_engine('mysql://')": 1,
     "import sqlalchemy; sqlalchemy.create_engine('nosuch://host/name')": 1,
     "import sqlalchemy; sqlalchemy.create_engine('postgresql+nosuch://host/name')": 1,
     "import sqlalchemy; sqlalchemy.create_engine('no address')": 1,
