@@ -490,8 +490,8 @@ def read_bundle(envelopes: Rows) -> list[WholeEnvelope]:
     found: list[tuple[str, Rows, bytes]] = []
     notes: list[Value] = []
     try:
-        # Most bundles are of envelopes of one event of one short item; any other, and any with a fault, is read below.
-        # Iterators over columns take half as long again for many envelopes, and twice the time of this loop for one.
+        # Most bundles are of envelopes of one event of one short item. Iterators over columns take half as long again
+        # for many envelopes, and twice the time of this loop for one.
         for row in envelopes:
             envelope_id, events, note = row
             (event,) = events
@@ -504,16 +504,17 @@ def read_bundle(envelopes: Rows) -> list[WholeEnvelope]:
                 and (first == 0 and items == 1 and indices is None and type(data) is bytes)
                 and (data[:1] == SHORT_BIN and data[1] + 2 == len(data))
             ):
-                return [*map(_read_whole, envelopes)]
+                raise ValueError
             if headers:
                 (of_event,) = headers
                 if type(of_event) is dict:
                     packed_headers(of_event)
                 elif of_event is not None:
-                    return [*map(_read_whole, envelopes)]
+                    raise ValueError
             found.append((envelope_id, events, data[2:]))
             notes.append(note)
     except (IndexError, TypeError, ValueError):
+        # One of them is something else, or has a fault.
         return [*map(_read_whole, envelopes)]
     told = zip(found, checked_notes(notes), strict=True)
     return [WholeEnvelope(envelope_id, note, events, item) for (envelope_id, events, item), note in told]
