@@ -292,8 +292,12 @@ class Emission:
     @property
     def is_plain(self) -> bool:
         """Check whether it may go in a group: nothing of it is written, nothing was made before, it has one event."""
-        is_new = not (self._is_open or self._is_sealed or self._turn.locked() or self._derivation.generation)
-        return is_new and self._held_bytes > 0 and len(self._events) == 1 and not self._journal.keeps_objects
+        is_first = self._is_new and not self._derivation.generation
+        return is_first and self._held_bytes > 0 and len(self._events) == 1 and not self._journal.keeps_objects
+
+    @property
+    def _is_new(self) -> bool:
+        return not (self._is_open or self._is_sealed or self._turn.locked())
 
     @staticmethod
     def put_together(plain: "Sequence[Emission]") -> "asyncio.Future[SealedGroup] | None":
@@ -325,8 +329,7 @@ class Emission:
 
         It takes no turn: whatever else is done with the envelope finds it received, or its id taken.
         """
-        is_new = not (self._is_open or self._is_sealed or self._turn.locked())
-        return self._write(self._whole()) if is_new and self._held_bytes and self._may_emit() else None
+        return self._write(self._whole()) if self._is_new and self._held_bytes and self._may_emit() else None
 
     async def seal(self) -> None:
         """Have the envelope received; a repeat changes nothing.
