@@ -135,12 +135,12 @@ async def test_who_waits_for_each_receipt_never_has_two_calls_in_flight(
                 assert position > 0
 
         async def keep_busy() -> None:
-            while True:
+            while not putting.done():
                 await asyncio.gather(*[client.call("xbus.get_limits", token, timeout=SECONDS) for _ in range(20)])
 
-        busy = asyncio.create_task(keep_busy())
-        await put_again_and_again()
-        busy.cancel()
+        async with asyncio.TaskGroup() as tasks:
+            putting = tasks.create_task(put_again_and_again())
+            tasks.create_task(keep_busy())
 
 
 async def test_limits_of_an_emitter_come_before_those_of_its_profile_and_outlive_a_restart(
