@@ -26,7 +26,7 @@ from benchmarks import (
     restart,
 )
 from benchmarks.databases import KINDS, Databases, databases
-from benchmarks.envelopes import catch_up, growth, idle, instances, latency, rare, shapes, small
+from benchmarks.envelopes import catch_up, growth, idle, instances, latency, rare, shapes, small, standby
 from benchmarks.recording import Recorder
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
@@ -60,6 +60,8 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "small_10_real": shapes.real(1, 10),
     "small_100_real": shapes.real(1, 100),
     "small_100_emitters_real": shapes.real(100, 1),
+    "small_10_standby": standby.in_flight(10),
+    "small_100_standby": standby.in_flight(100),
     "small_old_1": small.measure_old_1,
     "small_old_100": small.measure_old_100,
     "small_10_kb": shapes.measure_10_kb,
@@ -85,6 +87,9 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "growth": growth.measure,
 }
 
+OF_POSTGRESQL = frozenset({"small_10_standby", "small_100_standby"})
+"""Scenarios that other databases can't have."""
+
 
 def main(only: str, kinds: str, sizes: Sizes, recorder: Recorder) -> None:
     """Measure and print.
@@ -99,7 +104,7 @@ def main(only: str, kinds: str, sizes: Sizes, recorder: Recorder) -> None:
     recorder.begin("bench")
     for kind in chosen_kinds:
         with databases(kind) as of_kind:
-            for scenario in scenarios:
+            for scenario in (each for each in scenarios if kind == "postgresql" or each not in OF_POSTGRESQL):
                 print(f"measuring {scenario} on {kind} ...", file=sys.stderr, flush=True)
                 recorder.record(SCENARIOS[scenario](of_kind, sizes).line(scenario, kind))
 

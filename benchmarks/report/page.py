@@ -58,6 +58,14 @@ SECTIONS = (
         (*RATES, *FLOORED, *AGES),
     ),
     Section(
+        "Beside a standby of PostgreSQL",
+        "One emitter with 10 or 100 in flight. Each commit waits until a standby has applied it, with a delay of 1 ms "
+        "(`synchronous_commit = remote_apply`). The floor is the same without a standby, in turns. The bare echo "
+        "commits once for all calls that wait, and keeps the last column's part of its pace.",
+        ("small_10_standby", "small_100_standby"),
+        (*RATES, *FLOORED, *AGES, Column("bare echo's part", "bare_ratio")),
+    ),
+    Section(
         "Old clients",
         "The same with the verbs of old clients, five calls for an envelope.",
         OLD,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.__main__ import SCENARIOS
+from benchmarks.__main__ import OF_POSTGRESQL, SCENARIOS
 from benchmarks.databases import Databases, databases, of_server
 from benchmarks.peers.bus import server
 from benchmarks.peers.rounds import Peer, measure
@@ -71,10 +71,10 @@ def measured(scenario: str, kind: str, databases: Databases) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("scenario", "kind"),
-    # On PostgreSQL those that together use all of its bare side.
+    # On PostgreSQL those that together use all of its bare side, and one beside a standby.
     [
-        *((scenario, "sqlite") for scenario in SCENARIOS if scenario not in LIKE_OTHERS),
-        *((scenario, "postgresql") for scenario in ("ack_one", "end_to_end")),
+        *((scenario, "sqlite") for scenario in SCENARIOS if scenario not in LIKE_OTHERS | OF_POSTGRESQL),
+        *((scenario, "postgresql") for scenario in ("ack_one", "end_to_end", "small_10_standby")),
     ],
 )
 def test_a_scenario_is_measured_beside_its_floor(scenario: str, kind: str, request: pytest.FixtureRequest) -> None:

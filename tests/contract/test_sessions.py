@@ -125,11 +125,8 @@ class Pair:
 @pytest.fixture
 def pair() -> Iterator[Pair]:
     try:
-        with postgres.cluster() as first, postgres.cluster() as second:
-            second.stop()
-            second.become_standby_of(first)
-            second.start()
-            yield Pair(first, second)
+        with postgres.pair() as both:
+            yield Pair(*both)
     except postgres.NotFound as error:
         pytest.skip(str(error))
 
@@ -145,10 +142,7 @@ def test_a_standby_that_no_commit_waits_for_is_found(pair: Pair) -> None:
     with reading(url) as connection:
         assert has_asynchronous_standby(connection)
     assert told()["standby_not_synchronous"] is False
-    with closing(psycopg2.connect(url)) as driver:
-        driver.autocommit = True
-        driver.cursor().execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-        driver.cursor().execute("SELECT pg_reload_conf()")
+    pair.first.set("synchronous_standby_names", "*")
 
     def is_safe() -> bool:
         with reading(url) as connection:

@@ -192,6 +192,12 @@ class Cluster:
         """Only repeat what another server writes, from the next start on."""
         (self._data / "standby.signal").touch()
 
+    def set(self, name: str, value: str) -> None:
+        """Set one of the server's settings while it runs."""
+        with closing(_connect(self.url)) as connection:
+            connection.cursor().execute(f"ALTER SYSTEM SET {name} = '{value}'")
+            connection.cursor().execute("SELECT pg_reload_conf()")
+
     def promote(self) -> None:
         """End its time as a standby: it writes when this comes back."""
         self._run(self._programs / "pg_ctl", "-D", self._data, "-w", "promote")
@@ -320,6 +326,23 @@ def cluster(on_disk: bool = False, place: Path | None = None) -> Iterator[Cluste
             private.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def pair(on_disk: bool = False) -> Iterator[tuple[Cluster, Cluster]]:
+    """Two private clusters that run, the second one a standby of the first.
+
+    Args:
+        on_disk: as of ``cluster``.
+
+    Raises:
+        NotFound: this machine has no PostgreSQL.
+    """
+    with cluster(on_disk) as first, cluster(on_disk) as second:
+        second.stop()
+        second.become_standby_of(first)
+        second.start()
+        yield first, second
 
 
 @contextmanager
