@@ -46,6 +46,11 @@ READ_ONLY = {"xbus_read_only": True}
 WRITES = {"xbus_read_only": False}
 """Execution options of a connection that writes again."""
 
+OTHER_PLANS = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
+"""Settings of PostgreSQL without which it finds rows by indexes, one after another."""
+
+_BY_INDEX = ";".join(f"SET LOCAL {name} = off" for name in OTHER_PLANS)
+
 WRITING_SERVER = "read-write"
 """The kind of server that libpq looks for where an address names several and does not say which one."""
 
@@ -243,6 +248,15 @@ def driver_of(connection: sa.Connection) -> DBAPIConnection:
     driver: DBAPIConnection | None = connection.connection.dbapi_connection
     assert driver is not None, "a connection that is in use has one of its driver"
     return driver
+
+
+def read_by_index(connection: sa.Connection) -> None:
+    """Have PostgreSQL find rows by their indexes until the transaction ends.
+
+    For reads of a page. The planner would read a whole table where it has grown since PostgreSQL looked at it last.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(_BY_INDEX)
 
 
 def _switch_to_wal(cursor: Any) -> None:

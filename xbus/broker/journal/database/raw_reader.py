@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from xbus.broker.journal.database.binary_copy import BIG_INTEGER, INTEGER, unpack_rows
-from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
+from xbus.broker.journal.database.engine import OTHER_PLANS, READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.broker.journal.database.postgres_session import is_read_only, read_only_error
 from xbus.errors import ConfigurationError
 
@@ -111,11 +111,7 @@ class _Postgres:
         self._check_server()
         connection.autocommit = True
         with journal_errors(), closing(connection.cursor()) as cursor:
-            # All that is asked for is found by an index, in order; the planner must not think otherwise where tables
-            # have grown since they were looked at last.
-            cursor.execute(
-                "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off"
-            )
+            cursor.execute(";".join(f"SET {name} = off" for name in OTHER_PLANS))
 
     def fetch(self, query: Query[R], **values: QueryValue) -> list[R]:
         self._check_server()
