@@ -13,14 +13,14 @@ from typing import Unpack
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import NO_OPTIONS, AsyncEnvelope, EventStart, envelope_options, put_at_once
+from xbus.emitter.envelope import NO_OPTIONS, AsyncEnvelope, EventStart, envelope_options
 from xbus.emitter.forks import begun_before, leave_to_parent, tell_of_forks
 from xbus.emitter.options import PROBE_SECONDS, OptionKeywords, Options
 from xbus.emitter.outbox import Outbox, locked
 from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
 from xbus.emitter.outbox.sending import OutboxSender
 from xbus.emitter.patience import EmitterPatience, within
-from xbus.emitter.puts import MOST_BYTES, GoesAlone, NewPut
+from xbus.emitter.puts import MOST_BYTES, NewPut
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
 from xbus.emitter.stream import RepeatableCall
@@ -202,21 +202,18 @@ class AsyncEmitter:
         began = None if timeout is None else asyncio.get_running_loop().time()
         # A large one goes into an outbox in parts, as it comes out again.
         if limits.groups and is_one_batch and (self._outbox is None or size <= MOST_BYTES):
+            receipt = context.puts.put(type_name, tags, packed, options)
             try:
-                receipt = context.puts.put(type_name, tags, packed, options)
                 if timeout is None:
                     return await receipt
-                return await within(timeout, receipt, lambda: context.puts.failure)
-            except GoesAlone as alone:
-                ids: Sequence[str] = alone.ids
-        else:
-            ids = ()
+                return await within(timeout, receipt, partial(context.puts.failure, receipt))
+            except Refused:
+                # Under a key other content may be open, which only an envelope in single calls can cancel.
+                if "key" not in options:
+                    raise
+        sending = self._envelope(options)
         start = EventStart(type_name, tags=tags)
-        # Under a key other content may be open, which only an envelope in single calls can cancel.
-        if not is_one_batch or "key" in options or self._outbox is not None:
-            sending = self._envelope(options)
-            return await within(timeout, self._put_batches(sending, start, packed), sending.failure, began)
-        return await put_at_once(context, start, packed, options, timeout, ids, began)
+        return await within(timeout, self._put_batches(sending, start, packed), sending.failure, began)
 
     async def put_in_order(self, puts: Sequence[NewPut]) -> list[Receipt | None]:
         """Send whole envelopes under keys in one message; see ``Puts.put_in_order``.

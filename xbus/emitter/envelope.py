@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from functools import partial
 from types import TracebackType
@@ -17,13 +17,13 @@ from xbus.emitter.batch import Add, Full
 from xbus.emitter.context import EmitterContext
 from xbus.emitter.patience import within
 from xbus.emitter.receipt import Receipt
-from xbus.emitter.session import FAREWELL_SECONDS, FrontLimits
+from xbus.emitter.session import FAREWELL_SECONDS
 from xbus.emitter.stream import END_EVENT, RepeatableCall, Stream
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.files import PIECE_BYTES, OutgoingFile
 from xbus.headers import NO_TAGS, EventTags, Headers, event_tags, pack_headers
 from xbus.ids import numbered_event_id
-from xbus.rpc.codec import Value, item_pieces, pack_items
+from xbus.rpc.codec import Value, item_pieces
 from xbus.rpc.items import ITEM_HEADER_BYTES, check_several
 from xbus.rpc.messages import EnvelopeOptionsMap, EventEnd, EventOptionsMap
 from xbus.rpc.shapes import AnswerReader
@@ -63,15 +63,6 @@ class EventStart(NamedTuple):
     type_name: str
     estimate: int = 0
     tags: EventTags = NO_TAGS
-
-    def check(self, limits: FrontLimits) -> None:
-        """Let it pass for a front.
-
-        Raises:
-            Refused: the front is too old for headers (``headers_unsupported``).
-        """
-        if self.tags != NO_TAGS:
-            limits.check_headers()
 
 
 def event_closed() -> Refused:
@@ -121,8 +112,9 @@ class AsyncEvent:
         self._end: asyncio.Future[Value] | None = None
 
     async def __aenter__(self) -> "AsyncEvent":
-        self._start.check(self._context.session.limits)
         type_name, estimate, tags = self._start
+        if tags != NO_TAGS:
+            self._context.session.limits.check_headers()
         options = event_options(tags)
         self._stream.events += 1
         if self._context.session.limits.numbers:
@@ -313,7 +305,8 @@ class AsyncEnvelope:
 
     async def __aenter__(self) -> "AsyncEnvelope":
         self._context = await self._open_context()
-        check_envelope(self._options, self._context.session.limits)
+        if "headers" in self._options:
+            self._context.session.limits.check_headers()
         self._stream = self._context.new_stream()
         seconds = self._context.options.answer_seconds
         arguments = (self.id, *last_argument(self._options))
@@ -387,48 +380,6 @@ class AsyncEnvelope:
             await asyncio.wait([cancelled], timeout=FAREWELL_SECONDS if isinstance(reason, Failed) else None)
 
 
-async def put_at_once(
-    context: EmitterContext,
-    start: EventStart,
-    items: Sequence[bytes],
-    options: EnvelopeOptionsMap,
-    timeout: float | None = None,
-    ids: Sequence[str] = (),
-    began: float | None = None,
-) -> Receipt:
-    """Send an envelope of one event whose items fit into one batch.
-
-    Args:
-        context: the way to the front.
-        start: the event type, headers and partition key.
-        items: packed.
-        options: of the envelope, as ``envelope_options`` makes them.
-        timeout: the most seconds that it may take; None for as long as the emitter insists.
-        ids: of the envelope and of its event, where they were sent before.
-        began: when ``timeout`` began, as of ``within``.
-
-    Raises:
-        CallError: the front refuses it, or nothing answered for as long as the emitter insists.
-    """
-    check_envelope(options, context.session.limits)
-    start.check(context.session.limits)
-    data = pack_items(items)
-    envelope_id, event_id = ids or (context.new_id(), context.new_id())
-    event = [event_id, start.type_name, len(items), data, *last_argument(event_options(start.tags))]
-    arguments = (envelope_id, [event], *last_argument(options))
-    call = RepeatableCall("xbus.put_envelope", arguments, context.options.answer_seconds, size=len(data))
-    stream = context.new_stream()
-    try:
-        return Receipt.of(await within(timeout, _submitted(stream, call), lambda: stream.failure, began))
-    finally:
-        context.end(stream)
-
-
-async def _submitted(stream: Stream, call: RepeatableCall) -> Value:
-    await stream.room()
-    return await stream.submit(call)
-
-
 def _note_cancelled(envelope_id: str, cancelled: "asyncio.Future[Value]") -> None:
     error = None if cancelled.cancelled() else cancelled.exception()
     if error is not None:
@@ -454,13 +405,3 @@ def envelope_options(ordering_key: str | None, key: str | None, headers: Headers
     if key is not None:
         given["key"] = key
     return given
-
-
-def check_envelope(options: EnvelopeOptionsMap, limits: FrontLimits) -> None:
-    """Let the beginning of an envelope pass for a front.
-
-    Raises:
-        Refused: the front is too old for headers (``headers_unsupported``).
-    """
-    if "headers" in options:
-        limits.check_headers()

@@ -16,9 +16,9 @@ from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, SendWindow
 from xbus.emitter.stream import RepeatableCall, Stream
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
-from xbus.errors import CallError, Refused
+from xbus.errors import CallError, Failed, Refused
 from xbus.headers import NO_TAGS, EventTags
-from xbus.ids import Ids, texts_of
+from xbus.ids import Ids
 from xbus.rpc.codec import Value, pack_items
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import bad_answer
@@ -32,7 +32,7 @@ MOST_ENVELOPES = 512
 """The envelopes of a message. More spare messages, and have the first of them wait for longer."""
 
 MOST_BYTES = 256 * 1024
-"""The bytes of their items; a larger envelope goes alone."""
+"""The bytes of their items; a larger envelope has a message for itself."""
 
 
 class NewPut(NamedTuple):
@@ -66,18 +66,6 @@ _receipt: Callable[[tuple[object, ...]], Receipt] = partial(tuple.__new__, Recei
 """Makes a receipt without a call of a Python function."""
 
 
-class GoesAlone(Exception):
-    """One envelope of a message was not taken: it goes alone, which waits, cancels and raises as its author expects.
-
-    Args:
-        ids: of the envelope and of its event; empty for one with a key, whose ids follow from that.
-    """
-
-    def __init__(self, ids: Sequence[str]) -> None:
-        super().__init__("the envelope goes alone")
-        self.ids = ids
-
-
 def not_open() -> Refused:
     """Make the error for what is sent behind the end of an emitter."""
     return Refused("the emitter is closed", "send inside its `with` block", code="not_open")
@@ -108,21 +96,20 @@ class _PutMessage:
         receipts: a future for each.
         size: the bytes that they take of the window.
         began: when they went, on the monotonic clock.
-        stream: makes the call again, after a failure; None while all is well.
     """
 
     entries: Sequence[Entry]
     receipts: "list[asyncio.Future[Receipt]]"
     size: int
     began: float
-    stream: Stream | None = None
 
 
 class Puts:
     """Sends the envelopes of an emitter that are put as a whole.
 
     One that is put alone never waits for another one. A message of ``put`` makes its first attempt by itself, and after
-    a failure a stream insists for it. A message of ``put_in_order`` is a call of a stream from its first attempt on.
+    a failure a stream insists for it. An envelope that the front can't take for now leaves its message, and is insisted
+    for as a message of one. A message of ``put_in_order`` is a call of a stream from its first attempt on.
 
     Args:
         context: the way to the front.
@@ -141,6 +128,9 @@ class Puts:
         self._receipts: list[asyncio.Future[Receipt]] = []
         """The future of the receipt of each put in ``_waiting``, in the same order."""
         self._out: set[_PutMessage] = set()
+        """The messages that keep others from going; those of envelopes that left their message are not among them."""
+        self._streams: dict[_PutMessage, Stream] = {}
+        """The streams that insist for messages."""
         self._is_due = False
         """Whether what waits will be sent without a further put."""
         self._room: asyncio.Task[None] | None = None
@@ -157,7 +147,7 @@ class Puts:
             options: of the envelope, as ``envelope_options`` makes them.
 
         Returns:
-            A future of its receipt. It fails with ``GoesAlone``, and with what a call of its own would raise.
+            A future of its receipt. It fails with what a call of its own would raise.
         """
         receipt = self._new_receipt()
         head = EnvelopeHead(**options) if options else None
@@ -168,10 +158,14 @@ class Puts:
             self._turn.at_end(self._send)
         return receipt
 
-    @property
-    def failure(self) -> CallError | None:
-        """The failure because of which a message is sent again; None while all is well."""
-        streams = [message.stream for message in self._out if message.stream is not None]
+    def failure(self, receipt: "asyncio.Future[Receipt]") -> CallError | None:
+        """Give the failure because of which an envelope, or a message before it, is sent again; None while all is well.
+
+        Args:
+            receipt: the future of the envelope's receipt.
+        """
+        own = [message for message in self._streams if receipt in message.receipts]
+        streams = [self._streams[message] for message in own or self._streams.keys() & self._out]
         return next((stream.failure for stream in streams if stream.failure is not None), None)
 
     def close(self) -> None:
@@ -182,7 +176,7 @@ class Puts:
         receipts, self._receipts, self._waiting = self._receipts, [], []
         for message in self._out:
             receipts += message.receipts
-            if message.stream is None:
+            if message not in self._streams:
                 self._window.give(message.size)
         self._out.clear()
         _fail(receipts, not_open())
@@ -205,23 +199,24 @@ class Puts:
                 self._waiting, self._receipts = puts[number:], receipts[number:]
                 puts, receipts, size = puts[:number], receipts[:number], sizes[number - 1]
             if puts:
-                self._ask(puts, receipts, size)
+                self._ask(_PutMessage(self._entries(puts), receipts, size, self._context.clock.monotonic()))
         self._is_due = len(self._out) >= MESSAGES_OUT
 
-    def _ask(self, puts: "Sequence[_Put]", receipts: "list[asyncio.Future[Receipt]]", size: int) -> None:
-        context = self._context
-        message = _PutMessage(self._entries(puts), receipts, size, context.clock.monotonic())
+    def _ask(self, message: _PutMessage) -> None:
         self._out.add(message)
-        self._window.take(size)
+        self._window.take(message.size)
         try:
-            context.session.ask(VERB, (message.entries,), partial(self._answered, message), self._seconds)
-        except Exception:
-            # One of them has no form on the wire: by calls of their own the others go, and that one raises. The
-            # ids stay, as another error may come when the call is on its way.
+            self._context.session.ask(VERB, (message.entries,), partial(self._answered, message), self._seconds)
+        except Exception as error:
             self._out.discard(message)
-            self._window.give(size)
-            for receipt, entry in zip(receipts, message.entries, strict=True):
-                _fail([receipt], GoesAlone(_ids_of(entry)))
+            self._window.give(message.size)
+            if len(message.receipts) == 1:
+                _fail(message.receipts, error)
+                return
+            # One of them has no form on the wire: by messages of their own the others go, and that one raises. The
+            # ids stay, as another error may come when the call is on its way.
+            for entry, receipt in zip(message.entries, message.receipts, strict=True):
+                self._ask(_message_of_one(entry, receipt, message.began))
 
     def _entries(self, puts: "Sequence[_Put]") -> Sequence[Entry]:
         ids = iter(self._context.ids.new_bytes(2 * len(puts)))
@@ -247,7 +242,8 @@ class Puts:
             return
         self._out.discard(message)
         self._window.give(message.size)
-        _give(message.entries, message.receipts, answer)
+        for late, failure in _give(message, answer):
+            self._insist(late, failure)
         self._turn.wakes = True
         if self._waiting:
             self._send()
@@ -255,19 +251,27 @@ class Puts:
             self._is_due = False
 
     def _insist(self, message: _PutMessage, error: CallError) -> None:
-        call = RepeatableCall(VERB, (message.entries,), self._context.options.answer_seconds, size=message.size)
-        message.stream = stream = self._context.new_stream()
+        seconds = self._context.options.answer_seconds
+        call = RepeatableCall(VERB, (message.entries,), seconds, size=message.size, error_in=_only_error)
+        if message not in self._out:
+            self._window.take(message.size)
+        self._streams[message] = stream = self._context.new_stream()
 
         def answered(answer: "asyncio.Future[Value]") -> None:
             self._context.end(stream)
             self._out.discard(message)
+            del self._streams[message]
             if answer.cancelled() or (error := answer.exception()) is not None:
                 _fail(message.receipts, asyncio.CancelledError() if answer.cancelled() else error)
             else:
-                _give(message.entries, message.receipts, answer.result())
+                for late, failure in _give(message, answer.result()):
+                    self._insist(late, failure)
             self._send()
 
         stream.insist(call, message.began, error).add_done_callback(answered)
+        # A message that nobody waits for is not sent again.
+        over = asyncio.gather(*message.receipts, return_exceptions=True)
+        over.add_done_callback(lambda _: self._context.end(stream))
 
     async def put_in_order(self, puts: Sequence[NewPut]) -> list[Receipt | None]:
         """Send envelopes in one message at once, each under its key.
@@ -294,8 +298,8 @@ class Puts:
         finally:
             self._context.end(stream)
         receipts = [self._new_receipt() for _ in puts]
-        _give(entries, receipts, answer)
-        return [None if receipt.exception() else receipt.result() for receipt in receipts]
+        _give(_PutMessage(entries, receipts, size, 0.0), answer)
+        return [receipt.result() if receipt.done() and not receipt.exception() else None for receipt in receipts]
 
 
 def _fail(receipts: "Sequence[asyncio.Future[Receipt]]", error: BaseException | None) -> None:
@@ -304,11 +308,20 @@ def _fail(receipts: "Sequence[asyncio.Future[Receipt]]", error: BaseException | 
             receipt.set_exception(error or asyncio.CancelledError())
 
 
-def _give(entries: Sequence[Entry], receipts: "Sequence[asyncio.Future[Receipt]]", answers: Any) -> None:
-    """Read the answer to a message: a receipt or an error for each."""
-    if type(answers) is not list or len(answers) != len(entries):
-        answers = [None] * len(entries)
-    for entry, receipt, answer in zip(entries, receipts, answers, strict=True):
+def _message_of_one(entry: Entry, receipt: "asyncio.Future[Receipt]", began: float) -> _PutMessage:
+    return _PutMessage((entry,), [receipt], len(entry[4]), began)
+
+
+def _give(message: _PutMessage, answers: Any) -> list[tuple[_PutMessage, Failed]]:
+    """Read the answer to a message: a receipt or an error for each.
+
+    Returns:
+        The envelopes that the front can't take for now, each as a message of one, with its failure.
+    """
+    late: list[tuple[_PutMessage, Failed]] = []
+    if type(answers) is not list or len(answers) != len(message.entries):
+        answers = [None] * len(message.entries)
+    for entry, receipt, answer in zip(message.entries, message.receipts, answers, strict=True):
         if receipt.done():
             continue
         fields = answer if type(answer) is list and len(answer) == _RECEIPT_FIELDS else _NO_RECEIPT
@@ -319,19 +332,27 @@ def _give(entries: Sequence[Entry], receipts: "Sequence[asyncio.Future[Receipt]]
             text = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
             receipt.set_result(_receipt((text, position, 1, entry[3], digest, not position)))
         else:
-            receipt.set_exception(_error_of(answer, _ids_of(entry)))
+            error = _error_of(answer)
+            if isinstance(error, Failed):
+                late.append((_message_of_one(entry, receipt, message.began), error))
+            else:
+                receipt.set_exception(error)
+    return late
 
 
-def _ids_of(entry: Entry) -> Sequence[str]:
-    """Give the ids of an envelope and of its event as texts; none of one with a key."""
-    return texts_of([each for each in entry[:2] if each is not None])
+def _only_error(answers: Value) -> CallError | None:
+    """Give the error in the answer to a message of one envelope; None for its receipt, and for larger messages."""
+    match answers:
+        case [dict(told)]:
+            return _error_of(told)
+    return None
 
 
-def _error_of(told: Value, ids: Sequence[str]) -> CallError | GoesAlone:
+def _error_of(told: Value) -> CallError:
     match told:
-        case {"refused": True, "code": str(code), "cause": str(cause), "next_step": str(next_step)} if ids:
-            return Refused(cause, next_step, code=code)
-        case {"refused": bool(_), "code": str(_)}:
-            # For now it could not be taken; or under its key something else is open, which only calls of its own end.
-            return GoesAlone(ids)
+        case {"refused": bool(refused), "code": str(code), "cause": str(cause), "next_step": str(next_step), **others}:
+            given = others.get("details")
+            numbers = given.items() if isinstance(given, dict) else ()
+            details = {str(name): number for name, number in numbers if isinstance(number, int | float)}
+            return (Refused if refused else Failed)(cause, next_step, code=code, details=details)
     return bad_answer(VERB, "has an entry that is neither a receipt nor an error")

@@ -31,7 +31,7 @@ class Receipt(NamedTuple):
 
     @classmethod
     def of(cls, answer: Value) -> "Receipt":
-        """Read the receipt in the answer of ``xbus.end_envelope`` or ``xbus.put_envelope``.
+        """Read the receipt in the answer of ``xbus.end_envelope``.
 
         Raises:
             Refused: the answer is no receipt (``bad_answer``).

@@ -27,6 +27,7 @@ class RepeatableCall:
         durable: whether its answer promises that it, and all before it, is durable. The opening of an envelope or an
             event promises nothing: after a crash of the broker an answered opening may be forgotten.
         may_wait: whether its answer may wait for a consumer's immediate reply: of an end, of an event or the envelope.
+        error_in: gives the error that its answer bears, if any; None where no answer bears one.
     """
 
     verb: str
@@ -35,6 +36,7 @@ class RepeatableCall:
     size: int = 0
     durable: bool = True
     may_wait: bool = False
+    error_in: Callable[[Value], CallError | None] | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -314,6 +316,8 @@ class Stream:
     def _answered(self, call: RepeatableCall, attempt: int, answer: Value, error: CallError | None) -> None:
         if self.error is not None:
             return
+        if error is None and call.error_in is not None:
+            error = call.error_in(answer)
         if isinstance(error, Refused) or (isinstance(error, Failed) and error.code in NO_REPLY):
             self._refused(call, attempt, error)
         elif isinstance(error, Failed):

@@ -4,17 +4,16 @@ An envelope of one event goes in one call if it is small, else in parts while it
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from types import TracebackType
 
 from xbus.clock import Clock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.envelope import AsyncEnvelope, AsyncEvent, EventStart, put_at_once
+from xbus.emitter.envelope import AsyncEnvelope, AsyncEvent, EventStart
 from xbus.emitter.options import Options
 from xbus.emitter.patience import EmitterPatience, insist
-from xbus.emitter.puts import GoesAlone
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FrontLimits, TokenCalls
 from xbus.errors import Refused
@@ -178,13 +177,9 @@ async def publish(
         size += len(item) + ITEM_HEADER_BYTES
         if size > most:
             return await _publish_in_parts(line, start, first, items, options)
-    ids: Sequence[str] = ()
     if limits.groups:
-        try:
-            return await line.puts.put(start.type_name, start.tags, first, options)
-        except GoesAlone as alone:
-            ids = alone.ids
-    return await put_at_once(line, start, first, options, ids=ids)
+        return await line.puts.put(start.type_name, start.tags, first, options)
+    return await _publish_in_parts(line, start, first, items, options)
 
 
 async def _publish_in_parts(

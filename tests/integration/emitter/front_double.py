@@ -14,6 +14,9 @@ from xbus.rpc.codec import unpack_items
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import verb
 
+HEAD_FIELDS = ("ordering_key", "key", "headers")
+"""The head of an envelope in a group, as it is on the wire."""
+
 SILENCE = object()
 """A misbehaviour: the call is carried out, but never answered."""
 
@@ -68,7 +71,7 @@ class FrontDouble(Double):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.limits = {"session_seconds": 3600, "max_item_bytes": 1000, "max_batch_bytes": 5000}
+        self.limits = {"session_seconds": 3600, "max_item_bytes": 1000, "max_batch_bytes": 5000, "groups": True}
         self.logins = 0
         self.envelopes: dict[str, Envelope] = {}
         self.batches: list[int] = []
@@ -302,30 +305,6 @@ class FrontDouble(Double):
 
         return self._called("cancel_envelope", answer)
 
-    @verb("xbus.put_envelope")
-    def put_envelope(
-        self, token: str, envelope_id: str, events: list[Any], options: dict[str, Any] | None = None
-    ) -> Any:
-        self._check(token)
-
-        def answer() -> dict[str, Any]:
-            made_id = _made_id(envelope_id, options)
-            if any(type_name != "test_event" for _, type_name, _, _ in events):
-                raise Refused("there is no such event type", code="unknown_type")
-            put = Envelope(
-                {id_: Event(type_name, self._unpacked(items, data), True) for id_, type_name, items, data in events},
-                "sealed",
-                options or {},
-            )
-            known = self.envelopes.setdefault(made_id, put)
-            if known.state != "sealed" or not put.events.keys() <= known.events.keys():
-                raise _closed()
-            if known.events != put.events:
-                raise Refused("other content", code="content_differs")
-            return self._receipt(made_id)
-
-        return self._called("put_envelope", answer)
-
     @verb("xbus.put_envelopes")
     def put_envelopes(self, token: str, envelopes: list[Any], in_order: bool = False) -> Any:
         self._check(token)
@@ -341,22 +320,31 @@ class FrontDouble(Double):
         return self._called("put_envelopes", answer)
 
     def _put_one(self, *entry: Any) -> Any:
-        envelope_id, event_id, type_name, items, data, head, _ = entry
-        key = None if head is None else head[1]
-        made_id = str(UUID(bytes=envelope_id) if key is None else keyed_envelope_id(1, key))
-        made_event = str(UUID(bytes=event_id) if key is None else numbered_event_id(UUID(made_id), 1))
-        fault = self.faults[f"put {key}"].popleft() if self.faults[f"put {key}"] else None
+        try:
+            receipt = self._take_whole(*entry)
+        except CallError as error:
+            told = {name: getattr(error, name) for name in ("code", "cause", "next_step", "details")}
+            return {"refused": isinstance(error, Refused), **told}
+        return [UUID(receipt["envelope_id"]).bytes, receipt["position"], receipt["hash"]]
+
+    def _take_whole(
+        self, envelope_id: Any, event_id: Any, type_name: str, items: int, data: bytes, head: Any, _: Any
+    ) -> dict[str, Any]:
+        options = {name: given for name, given in zip(HEAD_FIELDS, head or (), strict=False) if given is not None}
+        key = options.get("key")
+        if self.faults[f"put {key}"] and (fault := self.faults[f"put {key}"].popleft()) is not None:
+            raise fault
         if type_name != "test_event":
-            fault = Refused(f"there is no event type {type_name}", code="unknown_type")
-        if isinstance(fault, CallError):
-            return {
-                "refused": isinstance(fault, Refused),
-                **{name: getattr(fault, name) for name in ("code", "cause", "next_step", "details")},
-            }
-        put = Envelope({made_event: Event(type_name, self._unpacked(items, data), True)}, "sealed")
-        self.envelopes.setdefault(made_id, put)
-        receipt = self._receipt(made_id)
-        return [UUID(made_id).bytes, receipt["position"], receipt["hash"]]
+            raise Refused(f"there is no event type {type_name}", code="unknown_type")
+        made_id = str(UUID(bytes=envelope_id)) if key is None else str(keyed_envelope_id(1, key))
+        made_event = str(UUID(bytes=event_id) if key is None else numbered_event_id(UUID(made_id), 1))
+        put = Envelope({made_event: Event(type_name, self._unpacked(items, data), True)}, "sealed", options)
+        known = self.envelopes.setdefault(made_id, put)
+        if known.state != "sealed" or made_event not in known.events:
+            raise _closed()
+        if known.events != put.events:
+            raise Refused("other content", code="content_differs")
+        return self._receipt(made_id)
 
     def _receipt(self, envelope_id: str) -> dict[str, Any]:
         events = self.envelopes[envelope_id].events

@@ -120,14 +120,14 @@ async def test_a_small_envelope_goes_in_one_call(front: FrontDouble) -> None:
         receipt = await sender.put("test_event", [b"one", b"two"])
         empty = await sender.put("test_event", [])
     assert (receipt.items, empty.items) == (2, 0)
-    assert front.calls == ["login", "put_envelope", "put_envelope", "logout"]
+    assert front.calls == ["login", "put_envelopes", "put_envelopes", "logout"]
 
 
 async def test_a_large_put_goes_in_batches(front: FrontDouble) -> None:
     async with emitter(front) as sender:
         receipt = await sender.put("test_event", [b"x" * 900] * 12)
     assert receipt.items == 12
-    assert "put_envelope" not in front.calls
+    assert "put_envelopes" not in front.calls
 
 
 async def test_an_ordering_key_goes_with_what_begins_the_envelope(front: FrontDouble) -> None:
@@ -161,7 +161,8 @@ async def test_a_put_with_a_key_is_one_envelope(front: FrontDouble) -> None:
 
 @pytest.mark.parametrize("code", ["key_reused", "session_superseded"])
 async def test_what_is_not_its_own_is_not_cancelled(front: FrontDouble, code: str) -> None:
-    front.fail_next("end_event", Refused("not yours", code=code))
+    for call in ("put 17", "end_event"):
+        front.fail_next(call, Refused("not yours", code=code))
     async with emitter(front) as sender:
         with pytest.raises(Refused, match="not yours"):
             await sender.put("test_event", [b"one"], key="17")
@@ -333,13 +334,13 @@ async def test_nothing_listens(front: FrontDouble) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["start_envelope", "start_event", "send_items", "end_event", "end_envelope", "put_envelope"]
+    "verb", ["start_envelope", "start_event", "send_items", "end_event", "end_envelope", "put_envelopes"]
 )
 @pytest.mark.parametrize("fault", [SILENCE, Failed("the journal is away", code="journal_unavailable"), SLOW_DOWN])
 async def test_a_call_without_answer_is_made_again(front: FrontDouble, verb: str, fault: Any) -> None:
     front.fail_next(verb, fault)
     async with emitter(front, answer_seconds=0.1, reply_seconds=0.1, batch_items=2) as sender:
-        if verb == "put_envelope":
+        if verb == "put_envelopes":
             await sender.put("test_event", [b"0", b"1", b"2"])
         else:
             async with sender.envelope() as envelope, envelope.event("test_event") as event:

@@ -72,7 +72,7 @@ async def read_consumers(sender: AsyncEmitter) -> None:
 
 
 SILENT_AT: dict[str, tuple[str, Act]] = {
-    "put": ("put_envelope", put),
+    "put": ("put_envelopes", put),
     "put in batches": ("send_items", put_large),
     "items": ("send_items", send),
     "the end of an event": ("end_event", send),
@@ -117,10 +117,10 @@ async def test_retry_seconds_bounds_a_login_that_is_not_answered(front: FrontDou
 
 async def test_an_answer_that_gets_lost_is_asked_for_again_in_time(front: FrontDouble) -> None:
     """Though ``answer_seconds`` are longer than all that is insisted."""
-    front.fail_next("put_envelope", SILENCE)
+    front.fail_next("put_envelopes", SILENCE)
     async with emitter(front, retry_seconds=2, answer_seconds=1000) as sender:
         assert (await sender.put("test_event", [b"one"])).items == 1
-    assert front.calls.count("put_envelope") == 2
+    assert front.calls.count("put_envelopes") == 2
 
 
 async def test_a_reply_may_take_longer_while_the_front_lives(front: FrontDouble) -> None:
@@ -205,16 +205,16 @@ async def test_a_reply_that_takes_longer_than_its_timeout(front: FrontDouble) ->
 
 
 async def test_a_call_that_was_given_up_is_not_made_again(front: FrontDouble) -> None:
-    front.fail_next("put_envelope", Failed("not now", code="journal_unavailable"), SILENCE)
+    front.fail_next("put_envelopes", Failed("not now", code="journal_unavailable"), SILENCE)
     async with emitter(front, answer_seconds=0.1) as sender:
         with pytest.raises(Failed, match=r"not now, and the 0[.]15 s of `timeout` are over") as failed:
             await sender.put("test_event", [b"one"], timeout=0.15)
         assert failed.value.code == "journal_unavailable"
-        made = front.calls.count("put_envelope")
+        made = front.calls.count("put_envelopes")
         for _ in range(5):
             with pytest.raises(CallError):
                 await sender.retry("unknown", timeout=0.1)
-        assert front.calls.count("put_envelope") == made
+        assert front.calls.count("put_envelopes") == made
 
 
 async def test_a_refusal_comes_as_before(front: FrontDouble) -> None:

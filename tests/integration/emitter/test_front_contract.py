@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -73,6 +73,11 @@ class Sender:
         return envelope_id, event_id
 
 
+def whole(*items: bytes) -> list[Any]:
+    """Make an envelope for a group."""
+    return [uuid4().bytes, uuid4().bytes, "test_event", len(items), pack_items(items), None, None]
+
+
 @pytest.fixture(params=["double", "real"])
 async def sender(request: pytest.FixtureRequest) -> AsyncIterator[Sender]:
     """A session at the double, then one at the front of a broker."""
@@ -125,7 +130,7 @@ async def test_a_session_lasts_until_its_logout(sender: Sender) -> None:
         ("end_event", ("{envelope}", "{event}", 0)),
         ("end_envelope", ("{envelope}", 1)),
         ("cancel_envelope", ("{envelope}",)),
-        ("put_envelope", ("{envelope}", [])),
+        ("put_envelopes", ([],)),
         ("get_consumers", ()),
         ("retry_event", ("{event}",)),
         ("replay_envelope", ("{envelope}", "{event}")),
@@ -233,29 +238,41 @@ async def test_a_cancelled_envelope_never_changes(sender: Sender) -> None:
 
 
 async def test_an_envelope_in_one_call_is_receipted_once(sender: Sender) -> None:
-    envelope_id = str(uuid4())
-    events = [[str(uuid4()), "test_event", 2, pack_items([b"a", b"b"])]]
-    receipt = _RECEIPT.read(await sender.call("put_envelope", envelope_id, events))
-    assert (receipt["envelope_id"], receipt["events"], receipt["items"]) == (envelope_id, 1, 2)
-    assert await sender.call("put_envelope", envelope_id, events) == receipt
-    other = [[events[0][0], "test_event", 2, pack_items([b"a", b"c"])]]
-    await sender.refused("content_differs", "put_envelope", envelope_id, other)
-    await sender.refused("envelope_closed", "put_envelope", envelope_id, [[str(uuid4()), *events[0][1:]]])
+    entry = whole(b"a", b"b")
+    (receipt,) = await sender.call("put_envelopes", [entry])
+    assert (receipt[0], receipt[1] > 0, len(receipt)) == (entry[0], True, 3)
+    assert await sender.call("put_envelopes", [entry]) == [receipt]
+    differs = [*entry[:4], pack_items([b"a", b"c"]), *entry[5:]]
+    others = [differs, [entry[0], uuid4().bytes, *entry[2:]]]
+    refusals = await sender.call("put_envelopes", others)
+    assert [(told["refused"], told["code"]) for told in refusals] == [
+        (True, "content_differs"),
+        (True, "envelope_closed"),
+    ]
 
 
 async def test_an_envelope_in_one_call_has_the_id_of_its_key(sender: Sender) -> None:
     key = f"invoice {uuid4()}"
-    made_id = keyed_envelope_id(EMITTER_ID, key)
-    events = [[str(numbered_event_id(made_id, 1)), "test_event", 1, pack_items([b"a"])]]
+    entry = [None, None, *whole(b"a")[2:5], [None, key, None], None]
     for _ in range(2):
-        receipt = _RECEIPT.read(await sender.call("put_envelope", str(uuid4()), events, {"key": key}))
-        assert (receipt["envelope_id"], receipt["items"]) == (str(made_id), 1)
+        ((envelope_id, _, _),) = await sender.call("put_envelopes", [entry])
+        assert envelope_id == keyed_envelope_id(EMITTER_ID, key).bytes
 
 
-async def test_a_refused_envelope_of_one_call_leaves_nothing(sender: Sender) -> None:
-    envelope_id = str(uuid4())
-    await sender.refused("unknown_type", "put_envelope", envelope_id, [[str(uuid4()), "nothing", 0, b""]])
-    await sender.refused("envelope_unknown", "end_envelope", envelope_id, 1)
+async def test_a_refused_envelope_of_one_call_leaves_nothing_and_the_others_are_taken(sender: Sender) -> None:
+    entry = whole()
+    wrong = [uuid4().bytes, uuid4().bytes, "nothing", *entry[3:]]
+    told, receipt = await sender.call("put_envelopes", [wrong, entry])
+    assert (told["refused"], told["code"], receipt[0]) == (True, "unknown_type", entry[0])
+    assert told.keys() == {"refused", "code", "cause", "next_step", "details"}
+    await sender.refused("envelope_unknown", "end_envelope", str(UUID(bytes=wrong[0])), 1)
+
+
+async def test_in_order_none_is_taken_behind_one_that_is_refused(sender: Sender) -> None:
+    entries = [whole(b"a"), [*whole()[:2], "nothing", *whole()[3:]], whole(b"c")]
+    receipt, told, behind = await sender.call("put_envelopes", entries, True)
+    assert receipt[0] == entries[0][0]
+    assert (told["refused"], told["code"], behind["refused"]) == (True, "unknown_type", False)
 
 
 async def test_a_key_makes_the_id_and_the_last_session_has_the_envelope(sender: Sender) -> None:

@@ -211,13 +211,6 @@ async def test_a_damaged_envelope_is_set_aside_and_the_next_goes(front: FrontDou
 # -- many in one message ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def groups(front: FrontDouble) -> FrontDouble:
-    """A front that takes groups."""
-    front.limits["groups"] = True
-    return front
-
-
 async def fill(front: FrontDouble, path: Path, *types: str) -> None:
     """Queue an envelope of each of these event types, while the front is away."""
     front.stop()
@@ -233,49 +226,45 @@ async def drain(front: FrontDouble, path: Path, **options: Any) -> None:
         await eventually(lambda: status(path).waiting == 0, "all is sent")
 
 
-async def test_the_small_ones_that_wait_go_in_one_message(groups: FrontDouble, path: Path) -> None:
-    await fill(groups, path, *["test_event"] * 200)
-    await drain(groups, path)
-    assert arrived(groups) == [b"%d" % number for number in range(200)]
-    assert groups.groups == [200]
+async def test_the_small_ones_that_wait_go_in_one_message(front: FrontDouble, path: Path) -> None:
+    await fill(front, path, *["test_event"] * 200)
+    await drain(front, path)
+    assert arrived(front) == [b"%d" % number for number in range(200)]
+    assert front.groups == [200]
 
 
-async def test_one_that_is_refused_is_set_aside_and_the_others_keep_their_order(
-    groups: FrontDouble, path: Path
-) -> None:
-    await fill(groups, path, "test_event", "nonsense", "test_event", "nonsense", "test_event")
-    await drain(groups, path)
-    assert arrived(groups) == [b"0", b"2", b"4"]
+async def test_one_that_is_refused_is_set_aside_and_the_others_keep_their_order(front: FrontDouble, path: Path) -> None:
+    await fill(front, path, "test_event", "nonsense", "test_event", "nonsense", "test_event")
+    await drain(front, path)
+    assert arrived(front) == [b"0", b"2", b"4"]
     assert [(each.key, each.code) for each in status(path).refused] == [("1", "unknown_type"), ("3", "unknown_type")]
 
 
-async def test_none_passes_one_that_is_not_taken_now(groups: FrontDouble, path: Path) -> None:
-    await fill(groups, path, *["test_event"] * 4)
-    groups.fail_next("put 2", *[Failed("paused", code="paused")] * 3)
-    held = asyncio.get_running_loop().create_future()
-    groups.fail_next("start_envelope", held)
-    async with emitter(groups, path) as sender:
-        await eventually(lambda: "start_envelope" in groups.calls, "it goes alone")
-        assert arrived(groups) == [b"0", b"1"]
-        held.set_result(None)
+async def test_none_passes_one_that_is_not_taken_now(front: FrontDouble, path: Path) -> None:
+    await fill(front, path, *["test_event"] * 4)
+    front.fail_next("put 2", *[Failed("paused", code="paused")] * 1000)
+    async with emitter(front, path) as sender:
+        await eventually(lambda: front.groups[-3:] == [1, 1, 1], "it goes alone, again and again")
+        assert arrived(front) == [b"0", b"1"]
+        front.faults["put 2"].clear()
         await sender.put("test_event", [b"4"])
         await eventually(lambda: status(path).waiting == 0, "all is sent")
-    assert arrived(groups) == [b"0", b"1", b"2", b"3", b"4"]
+    assert arrived(front) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 @pytest.mark.parametrize("fault", [SILENCE, ConnectionLost("cut")])
-async def test_a_message_without_an_answer_makes_no_second_ones(groups: FrontDouble, path: Path, fault: Any) -> None:
-    await fill(groups, path, *["test_event"] * 3)
-    groups.fail_next("put_envelopes", fault)
-    await drain(groups, path, answer_seconds=0.1)
-    assert arrived(groups) == [b"0", b"1", b"2"]
+async def test_a_message_without_an_answer_makes_no_second_ones(front: FrontDouble, path: Path, fault: Any) -> None:
+    await fill(front, path, *["test_event"] * 3)
+    front.fail_next("put_envelopes", fault)
+    await drain(front, path, answer_seconds=0.1)
+    assert arrived(front) == [b"0", b"1", b"2"]
 
 
-async def test_a_message_that_is_refused_as_a_whole_goes_one_by_one(groups: FrontDouble, path: Path) -> None:
-    await fill(groups, path, *["test_event"] * 3)
-    groups.fail_next("put_envelopes", Refused("no such message", code="wrong_arguments"))
-    await drain(groups, path)
-    assert arrived(groups) == [b"0", b"1", b"2"]
+async def test_a_message_that_is_refused_as_a_whole_goes_one_by_one(front: FrontDouble, path: Path) -> None:
+    await fill(front, path, *["test_event"] * 3)
+    front.fail_next("put_envelopes", Refused("no such message", code="wrong_arguments"))
+    await drain(front, path)
+    assert arrived(front) == [b"0", b"1", b"2"]
 
 
 async def test_puts_at_the_same_time_are_queued_together_and_each_has_its_answer(

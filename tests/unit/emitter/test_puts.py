@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -13,10 +12,10 @@ from xbus.clock import SystemClock
 from xbus.emitter.context import EmitterContext
 from xbus.emitter.envelope import NO_OPTIONS
 from xbus.emitter.options import Options
-from xbus.emitter.puts import MESSAGES_OUT, GoesAlone
+from xbus.emitter.puts import MESSAGES_OUT
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FrontLimits
-from xbus.errors import CallError, ConnectionLost, Failed, Refused
+from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused
 from xbus.headers import NO_TAGS
 from xbus.ids import Ids
 from xbus.loop_turn import LoopTurn
@@ -161,7 +160,7 @@ async def test_a_message_that_failed_goes_again_with_the_same_ids(context: Emitt
     assert [receipt.position for receipt in await asyncio.gather(*receipts)] == [4, 5, 6]
     assert front.messages == [3, 3]
     assert front.ids[:3] == front.ids[3:]
-    assert context.puts.failure is None
+    assert context.puts.failure(receipts[0]) is None
     context.window.take(99)
     assert context.window.is_open
 
@@ -178,9 +177,9 @@ async def test_a_message_that_is_refused_goes_once(context: EmitterContext, fron
 async def test_the_failure_is_told_while_a_message_goes_again(context: EmitterContext, front: TakingFront) -> None:
     front.failures = [Failed("the journal is away", code="journal_unavailable")]
     receipt = put(context)
-    while context.puts.failure is None:
+    while (failure := context.puts.failure(receipt)) is None:
         await asyncio.sleep(0)
-    assert context.puts.failure.code == "journal_unavailable"
+    assert failure.code == "journal_unavailable"
     assert (await receipt).position == 2
 
 
@@ -212,6 +211,61 @@ async def test_a_bad_entry_fails_its_own_put_alone(context: EmitterContext, fron
     assert (await put(context)).position == 4
 
 
+# -- envelopes that the front can't take for now ---------------------------------------------------------------------
+
+PAUSED: Value = {"refused": False, "code": "paused", "cause": "paused", "next_step": "", "details": {}}
+
+
+async def test_one_that_is_not_taken_goes_again_alone_under_its_ids(
+    context: EmitterContext, front: TakingFront
+) -> None:
+    front.instead = {1: PAUSED}
+    first, late, last = [put(context) for _ in range(3)]
+    assert [(await receipt).position for receipt in (first, last)] == [1, 3]
+    front.instead = {}
+    assert (await late).position == 4
+    assert front.messages == [3, 1]
+    assert front.ids[3] == front.ids[1]
+    context.window.take(99)
+    assert context.window.is_open
+
+
+async def test_its_failure_is_not_that_of_the_others(context: EmitterContext, front: TakingFront) -> None:
+    front.instead = {0: PAUSED}
+    late, taken = put(context), put(context)
+    await taken
+    front.is_silent = True
+    waiting = put(context)
+    await asyncio.sleep(0)
+    failure = context.puts.failure(late)
+    assert failure is not None
+    assert (failure.code, context.puts.failure(waiting)) == ("paused", None)
+
+
+async def test_it_takes_the_window_until_it_is_given_up(context: EmitterContext, front: TakingFront) -> None:
+    front.instead = {0: PAUSED}
+    late, taken = put(context), put(context)
+    await taken
+    context.window.take(98)
+    was_open = context.window.is_open
+    late.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (was_open, context.window.is_open) == (False, True)
+    assert front.messages == [2]
+
+
+async def test_it_is_told_of_the_end(context: EmitterContext, front: TakingFront) -> None:
+    front.instead = {0: PAUSED}
+    late, taken = put(context), put(context)
+    await taken
+    context.close()
+    with pytest.raises(Refused, match="closed"):
+        await late
+    context.window.take(99)
+    assert context.window.is_open
+
+
 # -- puts that have no form on the wire ------------------------------------------------------------------------------
 
 
@@ -219,18 +273,17 @@ async def test_a_bad_entry_fails_its_own_put_alone(context: EmitterContext, fron
 async def test_behind_one_that_can_not_be_packed_the_others_go(
     context: EmitterContext, front: TakingFront, waits: bool
 ) -> None:
-    for _ in range(MESSAGES_OUT + 1):
+    for number in range(1, MESSAGES_OUT + 2):
         if waits:
             context.window.take(100)
-        receipts = [put(context, "notes"), put(context, "half a pair \ud800")]
+        good, bad = put(context, "notes"), put(context, "half a pair \ud800")
         await asyncio.sleep(0)
         if waits:
             context.window.give(100)
-        for receipt in receipts:
-            with pytest.raises(GoesAlone):
-                await receipt
-    assert (await put(context)).position == 1
-    assert front.messages == [1]
+        with pytest.raises(ProtocolError):
+            await bad
+        assert (await good).position == number
+    assert front.messages == [1] * (MESSAGES_OUT + 1)
     # Nothing of the window is lost to them.
     context.window.take(99)
     assert context.window.is_open
@@ -241,15 +294,12 @@ async def test_behind_a_call_that_fails_on_its_way_each_goes_alone_under_its_ids
 ) -> None:
     front.fault = RuntimeError("the disk of the log is full")
     keyed = context.puts.put("notes", NO_TAGS, [b"a"], {"key": "order 1"})
-    receipts = [put(context), put(context), keyed]
-    ids = []
-    for receipt in receipts:
-        with pytest.raises(GoesAlone) as alone:
+    for receipt in (put(context), put(context), keyed):
+        with pytest.raises(RuntimeError, match="the disk of the log is full"):
             await receipt
-        ids.append(list(alone.value.ids))
-    # The late answer to the message is nobody's.
+    # The late answers to the messages are nobody's.
     await asyncio.sleep(0)
-    assert [each[:1] for each in ids] == [[str(UUID(bytes=front.ids[1]))], [str(UUID(bytes=front.ids[2]))], []]
-    assert [len(each) for each in ids] == [2, 2, 0]
+    assert front.messages == [3, 1, 1, 1]
+    assert front.ids[:3] == front.ids[3:]
     context.window.take(99)
     assert context.window.is_open
