@@ -483,6 +483,8 @@ async def test_whole_envelopes_are_refused_with_a_code_and_leave_nothing(
     assert await put(token, envelope_id, [good]) == first
     assert await code_of(put(token, envelope_id, [[good[0], "test_event", 1, _pack(b"evil")]])) == "content_differs"
     assert await code_of(put(token, envelope_id, [])) == "content_differs"
+    assert await code_of(put(token, envelope_id, [[str(uuid4()), *good[1:]]])) == "envelope_closed"
+    assert await code_of(put("nothing", envelope_id, [good])) == "session_unknown"
     await consumer.wait_for([envelope_id])
     assert not set(ids) & set(consumer.committed)
     assert consumer.items(envelope_id) == [b"good"]

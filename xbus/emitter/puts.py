@@ -159,7 +159,7 @@ class Puts:
         return receipt
 
     def failure(self, receipt: "asyncio.Future[Receipt]") -> CallError | None:
-        """Give the failure because of which an envelope, or a message before it, is sent again; None while all is well.
+        """Give the failure that holds an envelope up: its own, or that of a message before it. None while all is well.
 
         Args:
             receipt: the future of the envelope's receipt.
@@ -278,7 +278,7 @@ class Puts:
 
         Returns:
             The receipt of each. Behind the first one that was not taken there is none for those that are new: that one
-            has to be sent by calls of its own.
+            has to be put by itself.
 
         Raises:
             CallError: the message was refused, or nothing answered for as long as the emitter insists.
