@@ -1,4 +1,7 @@
-"""Arguments of commands: moments and places of the log, and names, which a shell completes from the bus itself."""
+"""Arguments and options that several commands have: moments, places of the log, and names, which a shell completes.
+
+The names come from the bus itself.
+"""
 
 import re
 from collections.abc import Collection, Iterable
@@ -9,6 +12,7 @@ from typing import Any, cast
 import click
 from click.shell_completion import CompletionItem
 
+from xbus.admin.signatures import option
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.log.slices import BadPlace, Start, parse_start
@@ -205,3 +209,15 @@ READER_OR_ROLE = Name(Section.ROLE, Section.READER, Section.SUBSCRIPTION)
 OF_KIND = Name()
 PERSON = PersonName()
 RIGHT = RightName()
+
+
+def _not_blank(_: click.Context, __: click.Parameter, text: str) -> str:
+    if not text.strip():
+        raise click.BadParameter("say why")
+    return text
+
+
+REASON = option("Why; it is kept.", required=True, callback=_not_blank, title="Reason")
+OPTIONAL_REASON = option("Why; it is kept.", default="", title="Reason")
+SHOW_SECRETS = option("Show the fields, too, that the event type calls secret.", is_local=True)
+LIMIT = option("How many at the most.", click.IntRange(1, 1000), default=20, show_default=True)

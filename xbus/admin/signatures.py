@@ -399,17 +399,7 @@ def _watch(show: Callable[[], object], given: Given) -> None:
     show_again(show, sys.stdout, time.sleep)
 
 
-def _not_blank(_: click.Context, __: click.Parameter, text: str) -> str:
-    if not text.strip():
-        raise click.BadParameter("say why")
-    return text
-
-
-REASON = option("Why; it is kept.", required=True, callback=_not_blank, title="Reason")
-OPTIONAL_REASON = option("Why; it is kept.", default="", title="Reason")
 YES = option("Don't ask.")
-SHOW_SECRETS = option("Show the fields, too, that the event type calls secret.", is_local=True)
-LIMIT = option("How many at the most.", click.IntRange(1, 1000), default=20, show_default=True)
 
 
 UNSAID = "…"

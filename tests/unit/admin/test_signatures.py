@@ -9,19 +9,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from xbus.admin.arguments import MOMENT
+from xbus.admin.arguments import MOMENT, REASON
 from xbus.admin.output import Output
-from xbus.admin.signatures import (
-    REASON,
-    BusAction,
-    CommandBus,
-    argument,
-    command,
-    command_of,
-    option,
-    shown,
-    typed,
-)
+from xbus.admin.signatures import BusAction, CommandBus, argument, command, command_of, option, shown, typed
 from xbus.states import TrackingState
 
 

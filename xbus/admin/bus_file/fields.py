@@ -8,16 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from xbus.broker.journal.configuration import MOST_ITEMS, MOST_MILLISECONDS, Section
-from xbus.broker.journal.configuration.entries import (
-    BOT_ATTEMPTS,
-    BOT_BATCH_BYTES,
-    BOT_BATCH_ITEMS,
-    BOT_SECONDS,
-    MAX_ISOLATED,
-    ReaderSpec,
-    SubscriptionSpec,
-)
+from xbus.broker.journal.configuration import MOST_ITEMS, MOST_MILLISECONDS, Section, entries
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name, is_path
 from xbus.broker.journal.writes import LIMIT_NAMES
 from xbus.clock import LONGEST_SPAN
@@ -315,7 +306,7 @@ ISOLATION: Fields = {
     "bad_items": BAD_ITEMS,
     "max_isolated": replace(
         COUNT,
-        default=MAX_ISOLATED,
+        default=entries.MAX_ISOLATED,
         means="The most items of an event that are parked alone; with more, the envelope is.",
     ),
 }
@@ -369,7 +360,7 @@ LIMIT_MEANS: Mapping[str, str] = {
 
 LIMITS: Fields = {name: replace(COUNT, means=LIMIT_MEANS.get(name, "")) for name in LIMIT_NAMES}
 
-_READER = ReaderSpec("", frozenset())
+_READER = entries.ReaderSpec("", frozenset())
 
 READING: Fields = {
     "ranges": replace(
@@ -442,8 +433,8 @@ TIME: Fields = {
 }
 
 BATCHES: Fields = {
-    "batch_items": replace(READING["batch_items"], default=BOT_BATCH_ITEMS),
-    "batch_bytes": replace(READING["batch_bytes"], default=BOT_BATCH_BYTES),
+    "batch_items": replace(READING["batch_items"], default=entries.BOT_BATCH_ITEMS),
+    "batch_bytes": replace(READING["batch_bytes"], default=entries.BOT_BATCH_BYTES),
     "batch_wait": READING["batch_wait"],
 }
 
@@ -452,11 +443,11 @@ RUNS: Fields = {
     "max_seconds": TableKey(
         lambda value: is_number(value, YEAR) and value > 0,
         f"a number of seconds above 0, up to {YEAR}, which is a year",
-        default=BOT_SECONDS,
+        default=entries.BOT_SECONDS,
         shape=FieldShape.NUMBER,
         means="Seconds after which a run is ended.",
     ),
-    "attempts": replace(COUNT, default=BOT_ATTEMPTS, means="How often a run is tried before it has failed."),
+    "attempts": replace(COUNT, default=entries.BOT_ATTEMPTS, means="How often a run is tried before it has failed."),
     "settings": TableKey(
         lambda value: isinstance(value, dict) and is_plain(value),
         "a table of texts, numbers, booleans, lists and tables",
@@ -470,11 +461,13 @@ RUNS: Fields = {
 CALLBACK: Fields = {
     "format": choice("json", "cloudevents", "routemaster", means="The format of the bodies of calls."),
     "verify": replace(SWITCH, default=True, means="Check the certificate of the subscriber."),
-    "max": replace(COUNT, default=SubscriptionSpec.max, means=f"The most items of a batch, up to {MOST_ITEMS:,}."),
+    "max": replace(
+        COUNT, default=entries.SubscriptionSpec.max, means=f"The most items of a batch, up to {MOST_ITEMS:,}."
+    ),
     "timeout": TableKey(
         lambda value: type(value) is int and 0 <= value <= MOST_MILLISECONDS,
         f"a whole number of milliseconds from 0 to {MOST_MILLISECONDS}, which is an hour",
-        default=SubscriptionSpec.timeout,
+        default=entries.SubscriptionSpec.timeout,
         shape=FieldShape.NUMBER,
         means="Milliseconds that a batch waits for more items.",
     ),

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from xbus.admin.arguments import MOMENT
+from xbus.admin.arguments import LIMIT, MOMENT, REASON
 from xbus.admin.objects import of_audit_row, of_verification
 from xbus.admin.output import Column, Output, Row, counted, name_column, one_json
 from xbus.admin.program import CommandGroup
 from xbus.admin.progress import shown_on_terminal
-from xbus.admin.signatures import LIMIT, REASON, YES, CommandBus, command, confirm, option, shown
+from xbus.admin.signatures import YES, CommandBus, command, confirm, option, shown
 from xbus.broker.journal.audit.chain import ChainHead, hang_all
 from xbus.broker.journal.audit.cutting import count_older, cut_older
 from xbus.broker.journal.audit.reading import AuditFilters, AuditRow, list_acts

@@ -10,25 +10,16 @@ import click
 
 from xbus import logs
 from xbus.admin.address import CommandLogin, broker_address, way_to
-from xbus.admin.arguments import BOT
+from xbus.admin.arguments import BOT, LIMIT, REASON
 from xbus.admin.objects import of_bot, of_run
 from xbus.admin.output import STATE, Column, Output, counted, facts, name_column, one_json
 from xbus.admin.program import ROW_ID, CommandGroup, FiniteRange
-from xbus.admin.signatures import LIMIT, REASON, BusAction, CommandBus, argument, command, command_of, option, shown
+from xbus.admin.signatures import BusAction, CommandBus, argument, command, command_of, option, shown
 from xbus.bots import Allowed, BotRunner, RunnerOptions
 from xbus.bots.back import BackCalls
 from xbus.bots.job import ANY
 from xbus.bots.runner import DEFAULTS
-from xbus.broker.journal.operations.bots import (
-    BotRunStatus,
-    check_fire,
-    check_release,
-    fire_bot,
-    list_bots,
-    list_runs,
-    release_bot,
-    show_run,
-)
+from xbus.broker.journal.operations import bots
 from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import load_or_default
@@ -49,7 +40,7 @@ def list_(bus: CommandBus, output: Output = shown("bot", watch=True)) -> None:
     A bot is slowed when ten attempts have failed one after another: NEXT tells for how long nothing of it begins. It is
     tried once then, and goes on when that went well, or when somebody releases it.
     """
-    found = bus.read(lambda connection: list_bots(connection, output.now))
+    found = bus.read(lambda connection: bots.list_bots(connection, output.now))
     rows = [
         {
             name_column("BOT"): each.name,
@@ -71,7 +62,7 @@ def list_(bus: CommandBus, output: Output = shown("bot", watch=True)) -> None:
 def show(bus: CommandBus, name: str = argument(BOT), output: Output = shown(wide=False)) -> None:
     """Show the bot NAME."""
     now = bus.now()
-    (found,) = bus.read(lambda connection: list_bots(connection, now, name))
+    (found,) = bus.read(lambda connection: bots.list_bots(connection, now, name))
     last = found.last
     told = {
         "bot": found.name,
@@ -108,8 +99,8 @@ class FireBot(BusAction):
 
     def preview(self, bus: CommandBus) -> Iterator[str]:
         with bus.reading() as connection:
-            check_fire(connection, self.name, self.run_id)
-            (found,) = list_bots(connection, bus.now(), self.name)
+            bots.check_fire(connection, self.name, self.run_id)
+            (found,) = bots.list_bots(connection, bus.now(), self.name)
         which = "a run" if self.run_id is None else f"run {self.run_id} anew"
         yield f"Have {self.name} do {which}: {found.work}"
         if found.pause is not None or found.slowed_until is not None:
@@ -117,7 +108,7 @@ class FireBot(BusAction):
 
     def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
-            number = fire_bot(connection, self.name, self.run_id, bus.decision(self.reason))
+            number = bots.fire_bot(connection, self.name, self.run_id, bus.decision(self.reason))
         yield f"Run {number} of {self.name} is due. To see how it ends: xbus bot runs {quote(self.name)}"
 
 
@@ -133,13 +124,13 @@ class ReleaseBot(BusAction):
     reason: str = REASON
 
     def preview(self, bus: CommandBus) -> Iterator[str]:
-        _, failures = bus.read(lambda connection: check_release(connection, self.name))
+        _, failures = bus.read(lambda connection: bots.check_release(connection, self.name))
         yield f"{self.name} is slowed down, as {counted(failures, 'attempt')} failed one after another."
         yield "Let it go on at once."
 
     def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
-            failures = release_bot(connection, self.name, bus.decision(self.reason))
+            failures = bots.release_bot(connection, self.name, bus.decision(self.reason))
         yield f"{self.name} goes on, after {counted(failures, 'failure')}."
 
 
@@ -157,7 +148,7 @@ def runs(
     output: Output = shown("run", watch=True),
 ) -> None:
     """Show the runs of the bot NAME, or of all, the newest first."""
-    found = bus.read(lambda connection: list_runs(connection, bot, limit, state, before))
+    found = bus.read(lambda connection: bots.list_runs(connection, bot, limit, state, before))
     rows = [
         {
             "RUN": run.id,
@@ -176,7 +167,7 @@ def runs(
     output.listing(found, of_run, rows, "No runs.", after=after)
 
 
-def _seconds(run: BotRunStatus) -> str | None:
+def _seconds(run: bots.BotRunStatus) -> str | None:
     if run.started_at is None or run.ended_at is None:
         return None
     return f"{(run.ended_at - run.started_at).total_seconds():.3f}"
@@ -190,7 +181,7 @@ def log(
     output: Output = shown(wide=False),
 ) -> None:
     """Show what a run of the bot NAME has printed in its last attempt, as far as it was kept."""
-    found = bus.read(lambda connection: show_run(connection, name, run_id))
+    found = bus.read(lambda connection: bots.show_run(connection, name, run_id))
     if output.as_json:
         click.echo(one_json({**of_run(found), "log": found.log}))
         return

@@ -8,12 +8,13 @@ from typing import cast
 import click
 
 from xbus.admin.address import CommandLogin, way_to
+from xbus.admin.arguments import LIMIT, SHOW_SECRETS
 from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases, read_all
 from xbus.admin.objects import of_clearing_item
 from xbus.admin.output import STATE, Column, Output, escaped, name_column
 from xbus.admin.program import CommandGroup
 from xbus.admin.repair.payload import Payload, mask_details, showable
-from xbus.admin.signatures import LIMIT, SHOW_SECRETS, CommandBus, argument, command, option, shown
+from xbus.admin.signatures import CommandBus, argument, command, option, shown
 from xbus.broker.journal.database.clearing_items import CLEARING_STATES, ClearingItem
 from xbus.broker.journal.operations.event_types import read_secret_fields
 from xbus.ending import exit_code, tell

@@ -25,18 +25,9 @@ from xbus.admin.output import CAUSE, Column, Output, counted, name_column, rows_
 from xbus.admin.signatures import CommandBus, command, shown
 from xbus.admin.why.inquiry import RunningBroker
 from xbus.broker.journal.configuration import logins_without_password
-from xbus.broker.journal.database import schema
+from xbus.broker.journal.database import promises, schema
 from xbus.broker.journal.database.connection import Connection, reading
 from xbus.broker.journal.database.engine import file_of
-from xbus.broker.journal.database.promises import (
-    NO_CHECKSUMS,
-    STANDBY_CAUSE,
-    STANDBY_NOT_SYNCHRONOUS,
-    STANDBY_STEP,
-    check_promises,
-    has_asynchronous_standby,
-    lacks_checksums,
-)
 from xbus.broker.journal.objects.claiming import check_stores
 from xbus.broker.journal.operations.checkup import read_clock, read_services_without_role, read_types_without_node
 from xbus.broker.journal.operations.copies import read_foreign
@@ -223,18 +214,20 @@ def look_at_database(url: str, clock: Clock) -> Iterator[DoctorFinding]:
     about = without_secrets(url)
     try:
         schema.check(url)
-        check_promises(url)
+        promises.check_promises(url)
         with reading(url) as connection:
-            unsafe_standby = has_asynchronous_standby(connection)
-            is_unchecked = lacks_checksums(connection)
+            unsafe_standby = promises.has_asynchronous_standby(connection)
+            is_unchecked = promises.lacks_checksums(connection)
             apart = abs(read_clock(connection, clock.now()) - clock.now())
     except XbusError as error:
         yield of_error(error, about)
         return
     if is_unchecked:
-        yield DoctorFinding("no_checksums", about, *NO_CHECKSUMS, is_problem=False)
+        yield DoctorFinding("no_checksums", about, *promises.NO_CHECKSUMS, is_problem=False)
     if unsafe_standby:
-        yield DoctorFinding(STANDBY_NOT_SYNCHRONOUS, about, STANDBY_CAUSE, STANDBY_STEP, is_problem=False)
+        yield DoctorFinding(
+            promises.STANDBY_NOT_SYNCHRONOUS, about, promises.STANDBY_CAUSE, promises.STANDBY_STEP, is_problem=False
+        )
     if apart > MOST_APART:
         yield DoctorFinding(
             "clocks_differ",

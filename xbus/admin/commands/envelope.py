@@ -7,39 +7,17 @@ from uuid import UUID
 
 import click
 
-from xbus.admin.arguments import EMITTER, MOMENT, ROLE, TYPE
+from xbus.admin.arguments import EMITTER, LIMIT, MOMENT, REASON, ROLE, SHOW_SECRETS, TYPE
 from xbus.admin.objects import of_envelope, of_envelope_detail
 from xbus.admin.output import CAUSE, STATE, Column, Output, Row, counted, facts, moment, name_column, rows_of
 from xbus.admin.program import Careful, CommandGroup, EnvelopeId
 from xbus.admin.repair.view import failure_rows
 from xbus.admin.search import EnvelopeItem, read_items_page
-from xbus.admin.signatures import (
-    LIMIT,
-    REASON,
-    SHOW_SECRETS,
-    YES,
-    CommandBus,
-    argument,
-    command,
-    confirm,
-    option,
-    shown,
-)
+from xbus.admin.signatures import YES, CommandBus, argument, command, confirm, option, shown
 from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.database.connection import Connection
-from xbus.broker.journal.operations.envelopes.details import (
-    MOST_EVENTS,
-    EnvelopeDetail,
-    EnvelopeSummary,
-    cancel_open,
-    check_open,
-    envelope_unknown,
-    read_position,
-    resolve_envelope,
-    shorten,
-    show_envelope,
-)
+from xbus.broker.journal.operations.envelopes import details
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
 from xbus.headers import header_text
 from xbus.states import EnvelopeState
@@ -77,9 +55,9 @@ def list_(
     """
     filters = EnvelopeFilters(state, event_type, emitter, role, since, key, undelivered)
     with bus.reading() as connection:
-        newer = None if before is None else resolve_envelope(connection, before)
+        newer = None if before is None else details.resolve_envelope(connection, before)
         found = list_envelopes(connection, filters, newer, limit)
-        ids = {} if output.as_json or output.is_wide else shorten(connection, [each.id for each in found])
+        ids = {} if output.as_json or output.is_wide else details.shorten(connection, [each.id for each in found])
     rows = (
         {
             Column("POSITION", to_right=True): None if summary.position is None else str(summary.position),
@@ -100,7 +78,7 @@ def list_(
     output.listing(found, of_envelope, rows, "No envelopes.", more, after)
 
 
-def _counts(summary: EnvelopeSummary) -> str | None:
+def _counts(summary: details.EnvelopeSummary) -> str | None:
     """Word the counts, those first that ask for a person: ``1 parked, 2 done, 3 items parked alone``."""
     states = Counter(role.state for role in summary.roles)
     counts = [f"{number} {state}" for state, number in sorted(states.items(), key=_urgency)]
@@ -118,14 +96,14 @@ def _urgency(counted_state: tuple[str, int]) -> tuple[int, str]:
 def show(bus: CommandBus, envelope_id: str = ENVELOPE, output: Output = shown()) -> None:
     """Show one envelope: its events, its state at each consumer, and failed calls."""
     with bus.reading() as connection:
-        wanted = resolve_envelope(connection, envelope_id)
-        detail = show_envelope(connection, wanted)
+        wanted = details.resolve_envelope(connection, envelope_id)
+        detail = details.show_envelope(connection, wanted)
     if detail is None:
-        raise envelope_unknown(wanted)
+        raise details.envelope_unknown(wanted)
     output.detail(of_envelope_detail(detail), _show(detail, output))
 
 
-def _show(detail: EnvelopeDetail, output: Output) -> Iterator[str]:
+def _show(detail: details.EnvelopeDetail, output: Output) -> Iterator[str]:
     yield from _facts(detail)
     yield from output.block(
         "EVENTS",
@@ -177,7 +155,7 @@ def _show(detail: EnvelopeDetail, output: Output) -> Iterator[str]:
     yield from output.block("FAILURES", failure_rows(detail.failures, output))
 
 
-def _header_rows(detail: EnvelopeDetail) -> Iterator[tuple[str, str, str]]:
+def _header_rows(detail: details.EnvelopeDetail) -> Iterator[tuple[str, str, str]]:
     """Write a row for each header: first those of the envelope, then those of its events."""
     for name, value in detail.headers.items():
         yield "all", name, header_text(value)
@@ -201,7 +179,7 @@ def _output_row(output: OutputSummary) -> Row:
     }
 
 
-def _facts(detail: EnvelopeDetail) -> Iterator[str]:
+def _facts(detail: details.EnvelopeDetail) -> Iterator[str]:
     summary = detail.summary
     known = {
         "envelope": summary.id,
@@ -242,8 +220,8 @@ def items(
     Fields that the event type calls secret show as ***.
     """
     with bus.reading() as connection:
-        wanted = resolve_envelope(connection, envelope_id)
-        position = read_position(connection, wanted)
+        wanted = details.resolve_envelope(connection, envelope_id)
+        position = details.read_position(connection, wanted)
         page = read_items_page(connection, wanted, position, event, first, limit, show_secrets=show_secrets)
     if output.as_json:
         after = None if page.next_event is None else {"event": page.next_event, "from": page.next_index}
@@ -272,8 +250,8 @@ def cancel(bus: CommandBus, envelope: str = argument(EnvelopeId()), reason: str 
     Its emitter gets the reason at its next call. A sealed envelope can't be cancelled. The broker may run or not.
     """
     with bus.reading() as connection:
-        envelope_id = resolve_envelope(connection, envelope)
-        check_open(connection, envelope_id)
+        envelope_id = details.resolve_envelope(connection, envelope)
+        details.check_open(connection, envelope_id)
         click.echo(_told_open(connection, envelope_id))
     confirm("Cancel it for good?", unless=yes)
     decision = bus.decision(reason)
@@ -284,15 +262,17 @@ def cancel(bus: CommandBus, envelope: str = argument(EnvelopeId()), reason: str 
         bus.writing() as connection,
         new_version(connection, move, f"envelope {envelope_id}: {decision.told}", decision.at, acts=[act]),
     ):
-        cancel_open(connection, envelope_id, decision.at, decision.told)
+        details.cancel_open(connection, envelope_id, decision.at, decision.told)
     click.echo(f"Cancelled envelope {envelope_id}.")
 
 
 def _told_open(connection: Connection, envelope_id: UUID) -> str:
-    detail = show_envelope(connection, envelope_id)
+    detail = details.show_envelope(connection, envelope_id)
     assert detail is not None, "its state was read in this transaction"
     summary, types = detail.summary, list(dict.fromkeys(event.type for event in detail.event_list))
-    events = counted(len(detail.event_list), "event") + (" or more" if len(detail.event_list) == MOST_EVENTS else "")
+    events = counted(len(detail.event_list), "event") + (
+        " or more" if len(detail.event_list) == details.MOST_EVENTS else ""
+    )
     return (
         f"Envelope {envelope_id} of {summary.emitter} is open since {moment(summary.opened_at)}, with {events}"
         f"{' of ' if types else ''}{', '.join(types)}."

@@ -7,38 +7,17 @@ from typing import ClassVar
 
 import click
 
-from xbus.admin.arguments import ROLE
+from xbus.admin.arguments import LIMIT, ROLE
 from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group
 from xbus.admin.output import Column, Output, counted, facts, moment, rows_of
 from xbus.admin.program import ROW_ID, CommandGroup, EnvelopeId
 from xbus.admin.repair.moves import assignment, move_group, newest_of_group
 from xbus.admin.repair.view import failure_rows, group_rows
-from xbus.admin.signatures import (
-    LIMIT,
-    LINKED,
-    UNSAID,
-    BusAction,
-    CommandBus,
-    argument,
-    command,
-    command_of,
-    option,
-    shown,
-)
+from xbus.admin.signatures import LINKED, UNSAID, BusAction, CommandBus, argument, command, command_of, option, shown
 from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.operations import failures
 from xbus.broker.journal.operations.envelopes.details import resolve_envelope
 from xbus.broker.journal.operations.failure_moves import Assign, Comment, FailureMove, Track, move_failures
-from xbus.broker.journal.operations.failures import (
-    FailureDetail,
-    FailureGroup,
-    GroupFilters,
-    GroupPage,
-    list_failures,
-    list_groups,
-    show_failure,
-    show_group,
-    unknown_failure,
-)
 from xbus.broker.journal.people import Right, known_person
 from xbus.states import TrackingState
 
@@ -66,10 +45,10 @@ def list_(
     if as_groups:
         if fingerprint is not None or envelope_id is not None:
             raise click.UsageError("--groups counts the failures of all envelopes: leave --group and --envelope out")
-        _list_groups(bus, GroupFilters(role, code, state, owner), before, limit, output)
+        _list_groups(bus, failures.GroupFilters(role, code, state, owner), before, limit, output)
         return
     with bus.reading() as connection:
-        found = list_failures(
+        found = failures.list_failures(
             connection,
             state=state,
             role=role,
@@ -84,18 +63,20 @@ def list_(
     output.listing(found, of_failure, failure_rows(found, output), "No failures.", after=after)
 
 
-def _list_groups(bus: CommandBus, filters: GroupFilters, before: int | None, limit: int, output: Output) -> None:
+def _list_groups(
+    bus: CommandBus, filters: failures.GroupFilters, before: int | None, limit: int, output: Output
+) -> None:
     with bus.reading() as connection:
         if filters.owner is not None:
             known_person(connection, filters.owner)
-        found = _fill(partial(list_groups, connection, filters), before, limit)
+        found = _fill(partial(failures.list_groups, connection, filters), before, limit)
     more = f"There may be more: --groups --before {found[-1].newest.id}" if len(found) == limit else None
     output.listing(found, of_failure_group, group_rows(found, output), "No failures.", more)
 
 
-def _fill(list_page: Callable[..., GroupPage], before: int | None, limit: int) -> list[FailureGroup]:
+def _fill(list_page: Callable[..., failures.GroupPage], before: int | None, limit: int) -> list[failures.FailureGroup]:
     """List as many groups as a person wants to see, by as many pages as it takes."""
-    found: list[FailureGroup] = []
+    found: list[failures.FailureGroup] = []
     while len(found) < limit:
         page = list_page(before=before, limit=limit - len(found))
         found += page.groups
@@ -108,9 +89,9 @@ def _fill(list_page: Callable[..., GroupPage], before: int | None, limit: int) -
 @command(failure)
 def show(bus: CommandBus, failure_id: int = argument(ROW_ID, metavar="ID"), output: Output = shown()) -> None:
     """Show one failure: its place, the recipient's words, and the history of its repair."""
-    detail = bus.read(lambda connection: show_failure(connection, failure_id))
+    detail = bus.read(lambda connection: failures.show_failure(connection, failure_id))
     if detail is None:
-        raise unknown_failure(failure_id)
+        raise failures.unknown_failure(failure_id)
     output.detail(of_failure_detail(detail), _show(detail, output))
 
 
@@ -170,12 +151,12 @@ class FailureAction(BusAction, ABC):
 
     def _named(self, connection: Connection) -> str:
         if self.fingerprint is not None:
-            group = show_group(connection, self.fingerprint, limit=1).group
+            group = failures.show_group(connection, self.fingerprint, limit=1).group
             number = counted(group.count, "failure", at_least=group.at_least)
             return f"{number} of {group.newest.role or 'no role'} with {group.newest.code}"
         for failure_id in self.failure_id:
-            if show_failure(connection, failure_id) is None:
-                raise unknown_failure(failure_id)
+            if failures.show_failure(connection, failure_id) is None:
+                raise failures.unknown_failure(failure_id)
         cut = ", …" if len(self.failure_id) > MOST_NAMED else ""
         return f"Failure{'s' * (len(self.failure_id) > 1)} {', '.join(map(str, self.failure_id[:MOST_NAMED]))}{cut}"
 
@@ -257,7 +238,7 @@ command_of(ReleaseFailures, failure)
 command_of(CommentFailures, failure)
 
 
-def _show(detail: FailureDetail, output: Output) -> Iterator[str]:
+def _show(detail: failures.FailureDetail, output: Output) -> Iterator[str]:
     summary = detail.summary
     yield from facts(
         {

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import click
 
-from xbus.admin.arguments import LOG_START, LONGEST_POSITION, MOMENT
+from xbus.admin.arguments import LIMIT, LOG_START, LONGEST_POSITION, MOMENT, SHOW_SECRETS
 from xbus.admin.output import Column, Output, counted, moment, on_one_line, one_json
 from xbus.admin.progress import progress
 from xbus.admin.search import MOST_ITEMS, Condition, Search, SearchResult, StreamRequest, read_stream, search_items
-from xbus.admin.signatures import LIMIT, SHOW_SECRETS, CommandBus, argument, command, option, shown
+from xbus.admin.signatures import CommandBus, argument, command, option, shown
 from xbus.broker.journal.log.slices import Start
 from xbus.broker.journal.operations.envelopes.details import shorten
 

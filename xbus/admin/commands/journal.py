@@ -5,11 +5,12 @@ from datetime import datetime
 
 import click
 
+from xbus.admin.arguments import REASON
 from xbus.admin.objects import fields_of
 from xbus.admin.output import Column, Form, Output, moment, name_column, one_json, rows_of
 from xbus.admin.program import CommandGroup
 from xbus.admin.progress import shown_on_terminal
-from xbus.admin.signatures import REASON, CommandBus, command, confirm, option, shown
+from xbus.admin.signatures import CommandBus, command, confirm, option, shown
 from xbus.broker.journal.database.connection import Connection, writing
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.objects import claiming

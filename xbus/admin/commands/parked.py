@@ -8,38 +8,15 @@ from typing import Any, BinaryIO
 
 import click
 
-from xbus.admin.arguments import READER, ROLE, SERVICE, SUBSCRIPTION, TYPE
+from xbus.admin.arguments import LIMIT, OPTIONAL_REASON, READER, REASON, ROLE, SERVICE, SHOW_SECRETS, SUBSCRIPTION, TYPE
 from xbus.admin.commands.envelope import ENVELOPE
 from xbus.admin.objects import of_parked_batch, of_parked_part
 from xbus.admin.output import CAUSE, Column, Output, counted, escaped, facts, name_column
 from xbus.admin.program import CommandGroup, EnvelopeId, digits
-from xbus.admin.repair.moves import (
-    CorrectionTarget,
-    Standing,
-    check_size,
-    corrected_sentence,
-    find_meant,
-    find_place,
-    find_target,
-    parts_of,
-    present_item,
-    reach_sentences,
-    read_reach,
-    read_standing,
-    resume_all,
-    resume_place,
-    resumed_sentences,
-)
-from xbus.admin.repair.moves import correct as correct_item
-from xbus.admin.repair.moves import drop as drop_parked
-from xbus.admin.repair.moves import resume as resume_parked
+from xbus.admin.repair import moves
 from xbus.admin.repair.payload import Kind, Payload
 from xbus.admin.repair.view import view
 from xbus.admin.signatures import (
-    LIMIT,
-    OPTIONAL_REASON,
-    REASON,
-    SHOW_SECRETS,
     YES,
     BusAction,
     CommandBus,
@@ -146,8 +123,8 @@ def show(
     with bus.reading() as connection:
         named = resolve_envelope(connection, envelope_id)
         if raw is not None and item is not None:
-            place = find_place(connection, named, role, event, item)
-            _write(raw, present_item(connection, place))
+            place = moves.find_place(connection, named, role, event, item)
+            _write(raw, moves.present_item(connection, place))
             return
         found = view(connection, named, role, event, wanted, show_secrets=show_secrets)
     output.detail(found.plain(), found.lines(output))
@@ -198,7 +175,7 @@ class ParkedAction(BusAction, ABC):
         """
         found = []
         for envelope_id in dict.fromkeys(resolve_envelope(connection, digits(each)) for each in self.envelope_id):
-            past, parts = find_meant(connection, envelope_id, self.role, self.event, self.item)
+            past, parts = moves.find_meant(connection, envelope_id, self.role, self.event, self.item)
             found += [(past, parked) for parked in parts]
         return found
 
@@ -213,14 +190,14 @@ class ResumeParked(ParkedAction):
     reason: str = OPTIONAL_REASON
 
     def preview(self, bus: CommandBus) -> Iterator[str]:
-        return (f"{parked.role} gets {parts_of(parked)} again." for _, parked in bus.read(self.find))
+        return (f"{parked.role} gets {moves.parts_of(parked)} again." for _, parked in bus.read(self.find))
 
     def carry_out(self, bus: CommandBus) -> Iterator[str]:
         ids = Ids(bus.clock)
         with bus.writing() as connection:
             decision = bus.decision(self.reason)
-            done = [resume_parked(connection, past, parked, decision, ids) for past, parked in self.find(connection)]
-        return (sentence for each in done for sentence in resumed_sentences(each))
+            done = [moves.resume(connection, past, parked, decision, ids) for past, parked in self.find(connection)]
+        return (sentence for each in done for sentence in moves.resumed_sentences(each))
 
 
 @command(parked)
@@ -260,7 +237,7 @@ def _resume_all(bus: CommandBus, filters: Filters, decision: RepairDecision, yes
     confirm("Resume everything parked that matches the options?", unless=yes)
     # What is parked again from now on is not resumed once more.
     filters = replace(filters, until=newest[0].since)
-    done = resume_all(bus.url, filters, decision, Ids(bus.clock))
+    done = moves.resume_all(bus.url, filters, decision, Ids(bus.clock))
     click.echo(f"Resumed: envelopes: {done.envelopes:,}, items that were parked alone: {done.items:,}.")
     for refusal in done.refusals:
         click.echo(f"xbus: {refusal}", err=True)
@@ -284,11 +261,11 @@ class DropParked(ParkedAction):
         self._shown: Sequence[Parked] | None = None
 
     def preview(self, bus: CommandBus) -> Iterator[str]:
-        return (f"{parked.role} goes without {parts_of(parked)}, for good." for _, parked in bus.read(self.find))
+        return (f"{parked.role} goes without {moves.parts_of(parked)}, for good." for _, parked in bus.read(self.find))
 
     def plan(self, bus: CommandBus) -> Iterator[str]:
         self._shown = [parked for _, parked in bus.read(self.find)]
-        return (f"{parked.role} goes without {parts_of(parked)}" for parked in self._shown)
+        return (f"{parked.role} goes without {moves.parts_of(parked)}" for parked in self._shown)
 
     def answer(self, done: Sequence[str]) -> Iterable[str]:
         return ["Dropped."]
@@ -299,8 +276,8 @@ class DropParked(ParkedAction):
             # As it was shown: parts that were parked since then stay.
             found = [parked for _, parked in self.find(connection)] if self._shown is None else self._shown
             for parked in found:
-                drop_parked(connection, parked, decision)
-        return (f"{parked.role} goes without {parts_of(parked)}." for parked in found)
+                moves.drop(connection, parked, decision)
+        return (f"{parked.role} goes without {moves.parts_of(parked)}." for parked in found)
 
 
 command_of(DropParked, parked)
@@ -335,11 +312,11 @@ class CorrectItem(BusAction):
     reason: str = REASON
     resume: bool = option("Resume it at once, for all roles for which it is parked.", title="Resume it at once")
 
-    def find(self, connection: Connection) -> tuple[CorrectionTarget, Standing]:
+    def find(self, connection: Connection) -> tuple[moves.CorrectionTarget, moves.Standing]:
         """Find the item, and its present form."""
         wanted = resolve_envelope(connection, digits(self.envelope_id))
-        target = find_target(connection, wanted, self.role, self.event, self.item)
-        return target, read_standing(connection, target)
+        target = moves.find_target(connection, wanted, self.role, self.event, self.item)
+        return target, moves.read_standing(connection, target)
 
     def typed(self, bus: CommandBus) -> Mapping[str, str]:
         target, standing = bus.read(self.find)
@@ -351,15 +328,15 @@ class CorrectItem(BusAction):
     def preview(self, bus: CommandBus) -> Iterator[str]:
         with bus.reading() as connection:
             target, _ = self.find(connection)
-            reach = read_reach(connection, target)
-        yield corrected_sentence(target, done=False)
-        yield from reach_sentences(target, reach)
+            reach = moves.read_reach(connection, target)
+        yield moves.corrected_sentence(target, done=False)
+        yield from moves.reach_sentences(target, reach)
 
     def carry_out(self, bus: CommandBus) -> Iterator[str]:
         target, standing = bus.read(self.find)
         return self.correct(bus, standing, standing.payload(target.role_id).rewritten(self.value))
 
-    def correct(self, bus: CommandBus, standing: Standing, after: bytes) -> Iterator[str]:
+    def correct(self, bus: CommandBus, standing: moves.Standing, after: bytes) -> Iterator[str]:
         """Put bytes in the place of the item.
 
         Args:
@@ -368,16 +345,16 @@ class CorrectItem(BusAction):
         Raises:
             Refused: somebody has corrected it meanwhile, or the bytes are too many.
         """
-        check_size(after, bus.config.front.max_item_bytes)
+        moves.check_size(after, bus.config.front.max_item_bytes)
         decision, ids = bus.decision(self.reason), Ids(bus.clock)
         with bus.writing() as connection:
             target, _ = self.find(connection)
-            reach = read_reach(connection, target)
-            correct_item(connection, target, standing, after, decision)
-            resumed = [resume_place(connection, place, decision, ids) for place in target.places if self.resume]
-        yield corrected_sentence(target, done=True)
-        yield from reach_sentences(target, reach)
-        yield from (sentence for each in resumed for sentence in resumed_sentences(each))
+            reach = moves.read_reach(connection, target)
+            moves.correct(connection, target, standing, after, decision)
+            resumed = [moves.resume_place(connection, place, decision, ids) for place in target.places if self.resume]
+        yield moves.corrected_sentence(target, done=True)
+        yield from moves.reach_sentences(target, reach)
+        yield from (sentence for each in resumed for sentence in moves.resumed_sentences(each))
         if target.places and not self.resume:
             yield f"Next: xbus parked resume {target.past.envelope_id}"
 

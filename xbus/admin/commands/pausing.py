@@ -8,20 +8,11 @@ from datetime import datetime
 
 import click
 
-from xbus.admin.arguments import OF_KIND, Duration, Until
+from xbus.admin.arguments import OF_KIND, OPTIONAL_REASON, REASON, Duration, Until
 from xbus.admin.output import counted, moment
 from xbus.admin.program import Careful
 from xbus.admin.progress import tell
-from xbus.admin.signatures import (
-    OPTIONAL_REASON,
-    REASON,
-    BusAction,
-    CommandBus,
-    argument,
-    command,
-    command_of,
-    option,
-)
+from xbus.admin.signatures import BusAction, CommandBus, argument, command, command_of, option
 from xbus.broker.journal.configuration import pausing
 from xbus.broker.journal.database.connection import connected
 from xbus.broker.journal.operations.under_way import UnderWay, read_under_way

@@ -7,22 +7,11 @@ from uuid import UUID
 
 import click
 
-from xbus.admin.arguments import READER
+from xbus.admin.arguments import LIMIT, READER, REASON
 from xbus.admin.objects import of_move, of_range, of_reader
 from xbus.admin.output import Output, Row, age, counted, name_column
 from xbus.admin.program import ROW_ID, Careful, CommandGroup
-from xbus.admin.signatures import (
-    LIMIT,
-    REASON,
-    UNSAID,
-    BusAction,
-    CommandBus,
-    argument,
-    command,
-    command_of,
-    option,
-    shown,
-)
+from xbus.admin.signatures import UNSAID, BusAction, CommandBus, argument, command, command_of, option, shown
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.slices import parse_start
 from xbus.broker.journal.people import Right

@@ -21,13 +21,13 @@ import click
 
 from xbus import logs
 from xbus.admin.address import CommandLogin, way_to
-from xbus.admin.arguments import ROLE
+from xbus.admin.arguments import REASON, ROLE
 from xbus.admin.bus_file.fields import MOST_INSTANCES
 from xbus.admin.objects import of_role, progress_of
 from xbus.admin.output import STATE, Column, Output, Row, age, counted, name_column
 from xbus.admin.program import CommandGroup, FiniteRange
 from xbus.admin.repair.moves import told
-from xbus.admin.signatures import REASON, BusAction, CommandBus, argument, command, command_of, option, shown
+from xbus.admin.signatures import BusAction, CommandBus, argument, command, command_of, option, shown
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.people import Right

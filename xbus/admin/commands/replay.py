@@ -4,12 +4,12 @@ from datetime import datetime
 
 import click
 
-from xbus.admin.arguments import PLACE, ROLE, TYPE
+from xbus.admin.arguments import OPTIONAL_REASON, PLACE, ROLE, TYPE
 from xbus.admin.output import counted
 from xbus.admin.program import FiniteRange
 from xbus.admin.replay import FIRST, Preview, ReplayRequest, count, find_part, told
 from xbus.admin.replay import carry_out as send
-from xbus.admin.signatures import OPTIONAL_REASON, YES, CommandBus, command, confirm, option
+from xbus.admin.signatures import YES, CommandBus, command, confirm, option
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
 from xbus.errors import Refused
 

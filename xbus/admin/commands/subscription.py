@@ -5,20 +5,14 @@ from datetime import datetime
 
 import click
 
-from xbus.admin.arguments import SUBSCRIPTION
+from xbus.admin.arguments import REASON, SUBSCRIPTION
 from xbus.admin.objects import of_subscription, subscription_state
 from xbus.admin.output import STATE, Column, Output, Row, age, facts, moment, name_column
 from xbus.admin.program import CommandGroup
-from xbus.admin.signatures import REASON, BusAction, CommandBus, argument, command, command_of, shown
+from xbus.admin.signatures import BusAction, CommandBus, argument, command, command_of, shown
 from xbus.broker.journal.people import Right
+from xbus.broker.journal.readers import subscriptions
 from xbus.broker.journal.readers.status import ReaderStatus, list_readers
-from xbus.broker.journal.readers.subscriptions import (
-    SubscriptionEntry,
-    find_ended,
-    find_subscription,
-    list_subscriptions,
-    resume_subscription,
-)
 
 
 @click.group(cls=CommandGroup)
@@ -36,13 +30,13 @@ def list_(bus: CommandBus, output: Output = shown("subscription", watch=True)) -
     xbus subscription resume has it go on.
     """
     with bus.reading() as connection:
-        found = list_subscriptions(connection)
+        found = subscriptions.list_subscriptions(connection)
         readers = {each.entry.key: each for each in list_readers(connection)}
     rows = (_row(each, readers[each.reader], output.now) for each in found)
     output.listing(found, lambda each: of_subscription(each, readers[each.reader]), rows, "No subscriptions.")
 
 
-def _row(each: SubscriptionEntry, reader: ReaderStatus, now: datetime) -> Row:
+def _row(each: subscriptions.SubscriptionEntry, reader: ReaderStatus, now: datetime) -> Row:
     oldest = None if reader.waits_since is None else age(reader.waits_since, now)
     return {
         name_column("SUBSCRIPTION"): each.name,
@@ -61,7 +55,7 @@ def _parked(reader: ReaderStatus) -> int:
     return 0 if reader.subscriber is None else reader.subscriber.parked
 
 
-def _next_call(each: SubscriptionEntry, now: datetime) -> str | None:
+def _next_call(each: subscriptions.SubscriptionEntry, now: datetime) -> str | None:
     """Say in how long a failing subscriber is called again; nothing of one that is well, or due."""
     if each.retry_at is None or each.retry_at <= now:
         return None
@@ -72,7 +66,7 @@ def _next_call(each: SubscriptionEntry, now: datetime) -> str | None:
 def show(bus: CommandBus, name: str = argument(SUBSCRIPTION), output: Output = shown(wide=False)) -> None:
     """Show the subscription NAME: its address, and its last failure."""
     with bus.reading() as connection:
-        found = find_subscription(connection, name)
+        found = subscriptions.find_subscription(connection, name)
         (reader,) = list_readers(connection, found.reader_name)
     told = {
         "subscription": found.name,
@@ -107,13 +101,13 @@ class ResumeSubscription(BusAction):
     reason: str = REASON
 
     def preview(self, bus: CommandBus) -> Iterator[str]:
-        found = bus.read(lambda connection: find_ended(connection, self.name))
+        found = bus.read(lambda connection: subscriptions.find_ended(connection, self.name))
         yield f"The subscriber of {self.name} wanted no more, since {moment(found.ended_at)}."
         yield f"Gateways call {found.url} again, with what has come since. What retention has removed is skipped."
 
     def carry_out(self, bus: CommandBus) -> Iterator[str]:
         with bus.writing() as connection:
-            resume_subscription(connection, self.name, bus.decision(self.reason))
+            subscriptions.resume_subscription(connection, self.name, bus.decision(self.reason))
         yield f"{self.name} goes on."
 
 

@@ -7,13 +7,14 @@ from typing import Annotated, TypeAlias
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse
 
+from xbus.admin.arguments import OPTIONAL_REASON
 from xbus.admin.commands import parked
 from xbus.admin.commands.parked import CorrectItem, DropBatches, DropParked, ResumeBatches, ResumeParked
 from xbus.admin.objects import fields_of
 from xbus.admin.output import counted
 from xbus.admin.repair.moves import resume_all
 from xbus.admin.repair.view import view
-from xbus.admin.signatures import OPTIONAL_REASON, BusAction, CommandBus, option
+from xbus.admin.signatures import BusAction, CommandBus, option
 from xbus.broker.journal.operations.envelopes.details import resolve_envelope
 from xbus.broker.journal.operations.parked import Filters, count_parked_groups, list_parked
 from xbus.broker.journal.people import Right
