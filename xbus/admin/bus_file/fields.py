@@ -36,6 +36,10 @@ _SPAN_SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _SPAN = re.compile(r"[1-9][0-9]{0,9}[smhdw]", re.ASCII)
 
 
+Check: TypeAlias = Callable[[Any], bool]
+"""Says whether a value of the file is right."""
+
+
 class FieldShape(StrEnum):
     """The shape of a value, as a form asks for it."""
 
@@ -67,9 +71,10 @@ class TableKey:
         means: its meaning, a sentence for forms.
         choices: all of its values, for ``FieldShape.CHOICE``.
         refers_to: the section whose entries it names.
+        is_written: whether a file that we write has it; None for: if it is required, or differs from the default.
     """
 
-    is_right: Callable[[Any], bool]
+    is_right: Check
     wish: str
     default: Any = None
     required: bool = False
@@ -79,30 +84,15 @@ class TableKey:
     means: str = ""
     choices: Sequence[str] = ()
     refers_to: Section | None = None
+    is_written: bool | None = None
 
 
 Fields: TypeAlias = Mapping[str, TableKey]
 """The keys of a table by name; the first one is its name."""
 
 
-def is_list_of_names(value: Any) -> bool:
-    return isinstance(value, list) and all(map(is_name, value))
-
-
-def is_list_of_paths(value: Any) -> bool:
-    return isinstance(value, list) and all(map(is_path, value))
-
-
-def is_list_of_keys(value: Any) -> bool:
-    return isinstance(value, list) and all(map(is_public_key, value))
-
-
-def _is_list_of_tables(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
-
-
-def is_list_of_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(word, str) and "\0" not in word for word in value)
+def _list_of(is_right: Check) -> Check:
+    return lambda value: isinstance(value, list) and all(map(is_right, value))
 
 
 def is_new_types(value: Any) -> bool:
@@ -125,12 +115,11 @@ def is_plain(value: Any) -> bool:
     return isinstance(value, (str, int, bool))
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 1 <= value <= MOST
+def _whole(most: int, least: int = 1) -> Check:
+    return lambda value: type(value) is int and least <= value <= most
 
 
-def is_instances(value: Any) -> bool:
-    return type(value) is int and 1 <= value <= MOST_INSTANCES
+_is_count = _whole(MOST)
 
 
 def is_number(value: Any, most: float) -> bool:
@@ -194,29 +183,21 @@ def choice(*values: str, means: str, required: bool = False) -> TableKey:
 
 
 NAME = TableKey(is_name, f"a text of 1 to {LONGEST_NAME} printable characters without blanks around it", required=True)
-NAMES = TableKey(is_list_of_names, 'a list of names, such as ["store", "delays"]', default=[], shape=FieldShape.NAMES)
-KIND = replace(
-    choice(
-        "worker",
-        "consumer",
-        "runner",
-        "gateway",
-        means="Workers answer items; consumers end the line; runners run bots, gateways call subscribers. For good.",
-        required=True,
-    ),
-    wish='"worker" or "consumer" or "runner" or "gateway"; a reader is a table of its own, [[reader]]',
+NAMES = TableKey(
+    _list_of(is_name),
+    'a list of names, such as ["store", "delays"]',
+    default=frozenset(),
+    read=frozenset,
+    write=sorted,
+    shape=FieldShape.NAMES,
 )
-FAILURES = choice(
-    "shared", "own", means="Whether a refusal stops the envelope for all who lack it, or for its own role."
-)
-BAD_ITEMS = choice("envelope", "isolate", means="Park the whole envelope, or the refused items alone.")
-COMPRESS = choice("none", "zstd", means="How the journal compresses the items.")
 START = TableKey(
     lambda value: _read_start(value) is not None,
     '"head", "oldest", a position from 1 on, or a moment with its time zone, such as "2026-11-01T00:00:00Z"',
     read=_read_start,
     shape=FieldShape.NUMBER,
     means="Where a new consumer role begins.",
+    is_written=False,
 )
 COUNT = TableKey(_is_count, f"a whole number from 1 to {MOST}", shape=FieldShape.NUMBER)
 SECONDS = TableKey(
@@ -245,69 +226,25 @@ LAG = TableKey(
     shape=FieldShape.NUMBER,
     means="The most envelopes that it may lack, or the age of the oldest of them, such as 2h.",
 )
-PART = TableKey(lambda value: is_number(value, 1), "a number from 0 to 1", shape=FieldShape.NUMBER)
 SWITCH = TableKey(lambda value: isinstance(value, bool), "true or false", default=False, shape=FieldShape.SWITCH)
-TABLES = TableKey(
-    _is_list_of_tables, "a list of tables: write [[event_type.node]]", default=[], shape=FieldShape.TABLES
-)
-
 TEXT = TableKey(_is_text, f"a text of at most {MOST_LETTERS:,} letters", default="")
 
 OF_SERVICE = replace(NAME, shape=FieldShape.CHOICE, refers_to=Section.SERVICE)
 
 
-SECRET: Fields = {
-    "secret": TableKey(
-        is_list_of_paths,
-        'a list of paths of keys, such as ["card.number", "iban"]',
-        default=(),
-        read=lambda paths: tuple(sorted(set(paths))),
-        shape=FieldShape.LINES,
-        means="Fields of items that are shown only to who asks for secrets, such as card.number.",
-    )
-}
-
-KEEPING: Fields = {
-    "keep": replace(
-        SPAN,
-        is_right=lambda value: value == FOR_EVER or is_span(value),
-        wish=f'{SPAN.wish}, or "{FOR_EVER}"',
-        means="How long settled events stay, such as 90d, or forever.",
-    ),
-    "keep_bytes": TableKey(
-        lambda value: type(value) is int and 1 <= value <= MOST_POSITIONS,
-        "a whole number of bytes from 1 on",
-        shape=FieldShape.NUMBER,
-        means="Bytes of the newest events that stay.",
-    ),
-    "keep_last_per_key": replace(COUNT, means="How many of the newest events of each partition key stay."),
-    "archive_after": replace(SPAN, means="The age at which settled events move into the archive, such as 30d."),
-    "compress": COMPRESS,
-}
-
-EMITS = TableKey(
-    lambda value: is_name(value) or is_list_of_names(value),
-    "the name of an event type, or a list of such names",
-    default=(),
-    read=lambda value: (value,) if isinstance(value, str) else tuple(sorted(set(value))),
-    shape=FieldShape.NAMES,
-    means="The event types as which the bus emits what comes to the node.",
-    refers_to=Section.EVENT_TYPE,
-)
-
 NODE: Fields = {
     "name": NAME,
     "service": replace(OF_SERVICE, required=False, default=""),
-    "to": NAMES,
-    "emits": EMITS,
-}
-
-ISOLATION: Fields = {
-    "bad_items": BAD_ITEMS,
-    "max_isolated": replace(
-        COUNT,
-        default=entries.MAX_ISOLATED,
-        means="The most items of an event that are parked alone; with more, the envelope is.",
+    "to": replace(NAMES, default=(), read=lambda to: tuple(sorted(to)), write=list),
+    "emits": TableKey(
+        lambda value: is_name(value) or NAMES.is_right(value),
+        "the name of an event type, or a list of such names",
+        default=(),
+        read=lambda value: (value,) if isinstance(value, str) else tuple(sorted(set(value))),
+        write=lambda emits: emits[0] if len(emits) == 1 else emits,
+        shape=FieldShape.NAMES,
+        means="The event types as which the bus emits what comes to the node.",
+        refers_to=Section.EVENT_TYPE,
     ),
 }
 
@@ -315,16 +252,17 @@ RETRY: Fields = {
     "attempts": replace(COUNT, means="How often an envelope, or a batch, is tried before it is parked."),
     "first_delay": replace(SECONDS, means="Seconds before the second attempt; doubled each time."),
     "longest_delay": replace(SECONDS, means="The most seconds between attempts."),
-    "jitter": replace(PART, means="The part by which a delay varies at random."),
+    "jitter": TableKey(
+        lambda value: is_number(value, 1),
+        "a number from 0 to 1",
+        shape=FieldShape.NUMBER,
+        means="The part by which a delay varies at random.",
+    ),
 }
-
-FAILING: Fields = {"failures": FAILURES, **RETRY}
-
-ORDER: Fields = {"ordered": replace(SWITCH, means="One envelope at a time, those of an ordering key in their order.")}
 
 INSTANCES: Fields = {
     "instances": TableKey(
-        is_instances,
+        _whole(MOST_INSTANCES),
         f"a whole number from 1 to {MOST_INSTANCES:,}",
         default=1,
         shape=FieldShape.NUMBER,
@@ -335,18 +273,13 @@ INSTANCES: Fields = {
 
 KEYS: Fields = {
     "keys": TableKey(
-        is_list_of_keys,
+        _list_of(is_public_key),
         f"a list of public keys, each of {KEY_LENGTH} characters; xbus keys show prints one",
         default=(),
         read=lambda keys: tuple(sorted(set(keys))),
         shape=FieldShape.LINES,
         means="Public keys for encrypted connections, one a line.",
     )
-}
-
-WATCH: Fields = {
-    "absent_minutes": replace(MINUTES, means="Minutes of absence, while something waits, before health tells of it."),
-    "parked_minutes": replace(MINUTES, means="Minutes for which something is parked before health tells of it."),
 }
 
 LIMIT_MEANS: Mapping[str, str] = {
@@ -389,48 +322,7 @@ LAGGING: Fields = {
     ),
 }
 
-MAKING: Fields = {
-    "new_types": TableKey(
-        is_new_types,
-        'the beginning of names and a star, such as "shop_*", or "*" for any name',
-        default="",
-        means="Event types that its emitters make by sending to them: the beginning of their names, and a star.",
-    ),
-    "clients": replace(
-        NAME,
-        required=False,
-        shape=FieldShape.CHOICE,
-        refers_to=Section.EMITTER_PROFILE,
-        means="Its emitters make API tokens, each for an emitter of this profile.",
-    ),
-    "keep_keys": replace(SPAN, means="How long the keys of removed envelopes are kept, such as 365d, else for ever."),
-}
-
-FORMER: Fields = {"renamed_from": replace(NAME, required=False)}
-
-IMMEDIATE: Fields = {"immediate_reply": replace(SWITCH, means="Its emitter waits for what a consumer replies.")}
-
-WORK: Fields = {
-    "call": replace(TEXT, means="module:function that a run calls."),
-    "command": TableKey(
-        is_list_of_texts,
-        'a list of texts, a program and its arguments, such as ["report", "--nightly"]',
-        default=(),
-        read=tuple,
-        shape=FieldShape.LINES,
-        means="A program and its arguments, one a line, in the place of call.",
-    ),
-}
-
-TIME: Fields = {
-    "cron": replace(TEXT, means="When it runs: minute, hour, day, month, day of the week, such as 0 3 * * *."),
-    "timezone": replace(NAME, required=False, default="UTC", means="The zone of cron, such as Europe/Paris."),
-    "missed": replace(
-        choice(*Missed, means="What becomes of times at which nobody could look: the last is made up for, all, none."),
-        default=Missed.ONCE,
-        read=Missed,
-    ),
-}
+FORMER: Fields = {"renamed_from": replace(NAME, required=False, is_written=False)}
 
 BATCHES: Fields = {
     "batch_items": replace(READING["batch_items"], default=entries.BOT_BATCH_ITEMS),
@@ -458,28 +350,68 @@ RUNS: Fields = {
     "description": replace(TEXT, means="What it is for."),
 }
 
-CALLBACK: Fields = {
-    "format": choice("json", "cloudevents", "routemaster", means="The format of the bodies of calls."),
-    "verify": replace(SWITCH, default=True, means="Check the certificate of the subscriber."),
-    "max": replace(
-        COUNT, default=entries.SubscriptionSpec.max, means=f"The most items of a batch, up to {MOST_ITEMS:,}."
-    ),
-    "timeout": TableKey(
-        lambda value: type(value) is int and 0 <= value <= MOST_MILLISECONDS,
-        f"a whole number of milliseconds from 0 to {MOST_MILLISECONDS}, which is an hour",
-        default=entries.SubscriptionSpec.timeout,
-        shape=FieldShape.NUMBER,
-        means="Milliseconds that a batch waits for more items.",
-    ),
-    "ranges": replace(
-        INSTANCES["instances"], means="With how many ranges it begins; with one, all comes in the order of the log."
-    ),
-    "keeps": replace(SWITCH, default=True, means="Retention waits until it has been called."),
-}
-
 SECTIONS: Mapping[Section, Fields] = {
-    Section.EVENT_TYPE: {"name": NAME, **IMMEDIATE, "node": TABLES, **ISOLATION, **SECRET, **KEEPING, **FORMER},
-    Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING, **FORMER},
+    Section.EVENT_TYPE: {
+        "name": NAME,
+        "immediate_reply": replace(SWITCH, is_written=True, means="Its emitter waits for what a consumer replies."),
+        "node": TableKey(
+            _list_of(lambda value: isinstance(value, dict)),
+            "a list of tables: write [[event_type.node]]",
+            default=[],
+            shape=FieldShape.TABLES,
+            is_written=False,
+        ),
+        "bad_items": choice("envelope", "isolate", means="Park the whole envelope, or the refused items alone."),
+        "max_isolated": replace(
+            COUNT,
+            default=entries.MAX_ISOLATED,
+            means="The most items of an event that are parked alone; with more, the envelope is.",
+        ),
+        "secret": TableKey(
+            _list_of(is_path),
+            'a list of paths of keys, such as ["card.number", "iban"]',
+            default=(),
+            read=lambda paths: tuple(sorted(set(paths))),
+            shape=FieldShape.LINES,
+            means="Fields of items that are shown only to who asks for secrets, such as card.number.",
+        ),
+        "keep": replace(
+            SPAN,
+            is_right=lambda value: value == FOR_EVER or is_span(value),
+            wish=f'{SPAN.wish}, or "{FOR_EVER}"',
+            means="How long settled events stay, such as 90d, or forever.",
+        ),
+        "keep_bytes": TableKey(
+            _whole(MOST_POSITIONS),
+            "a whole number of bytes from 1 on",
+            shape=FieldShape.NUMBER,
+            means="Bytes of the newest events that stay.",
+        ),
+        "keep_last_per_key": replace(COUNT, means="How many of the newest events of each partition key stay."),
+        "archive_after": replace(SPAN, means="The age at which settled events move into the archive, such as 30d."),
+        "compress": choice("none", "zstd", means="How the journal compresses the items."),
+        **FORMER,
+    },
+    Section.SERVICE: {
+        "name": NAME,
+        "kind": replace(
+            choice(
+                "worker",
+                "consumer",
+                "runner",
+                "gateway",
+                means="Workers answer items; consumers end the line; runners run bots, gateways call subscribers. "
+                "For good.",
+                required=True,
+            ),
+            wish='"worker" or "consumer" or "runner" or "gateway"; a reader is a table of its own, [[reader]]',
+        ),
+        "failures": choice(
+            "shared", "own", means="Whether a refusal stops the envelope for all who lack it, or for its own role."
+        ),
+        **RETRY,
+        **FORMER,
+    },
     Section.READER: {
         "name": NAME,
         "event_types": replace(NAMES, required=True, refers_to=Section.EVENT_TYPE, means="What it reads."),
@@ -491,9 +423,12 @@ SECTIONS: Mapping[Section, Fields] = {
     Section.ROLE: {
         "login": NAME,
         "service": OF_SERVICE,
-        **ORDER,
+        "ordered": replace(SWITCH, means="One envelope at a time, those of an ordering key in their order."),
         **INSTANCES,
-        **WATCH,
+        "absent_minutes": replace(
+            MINUTES, means="Minutes of absence, while something waits, before health tells of it."
+        ),
+        "parked_minutes": replace(MINUTES, means="Minutes for which something is parked before health tells of it."),
         **LAGGING,
         **KEYS,
         "start": START,
@@ -501,8 +436,25 @@ SECTIONS: Mapping[Section, Fields] = {
     },
     Section.EMITTER_PROFILE: {
         "name": NAME,
-        "event_types": replace(NAMES, refers_to=Section.EVENT_TYPE, means="What its emitters may send."),
-        **MAKING,
+        "event_types": replace(
+            NAMES, refers_to=Section.EVENT_TYPE, is_written=True, means="What its emitters may send."
+        ),
+        "new_types": TableKey(
+            is_new_types,
+            'the beginning of names and a star, such as "shop_*", or "*" for any name',
+            default="",
+            means="Event types that its emitters make by sending to them: the beginning of their names, and a star.",
+        ),
+        "clients": replace(
+            NAME,
+            required=False,
+            shape=FieldShape.CHOICE,
+            refers_to=Section.EMITTER_PROFILE,
+            means="Its emitters make API tokens, each for an emitter of this profile.",
+        ),
+        "keep_keys": replace(
+            SPAN, means="How long the keys of removed envelopes are kept, such as 365d, else for ever."
+        ),
         **LIMITS,
         **FORMER,
     },
@@ -515,8 +467,24 @@ SECTIONS: Mapping[Section, Fields] = {
     },
     Section.BOT: {
         "name": NAME,
-        **WORK,
-        **TIME,
+        "call": replace(TEXT, means="module:function that a run calls."),
+        "command": TableKey(
+            _list_of(lambda word: isinstance(word, str) and "\0" not in word),
+            'a list of texts, a program and its arguments, such as ["report", "--nightly"]',
+            default=(),
+            read=tuple,
+            shape=FieldShape.LINES,
+            means="A program and its arguments, one a line, in the place of call.",
+        ),
+        "cron": replace(TEXT, means="When it runs: minute, hour, day, month, day of the week, such as 0 3 * * *."),
+        "timezone": replace(NAME, required=False, default="UTC", means="The zone of cron, such as Europe/Paris."),
+        "missed": replace(
+            choice(
+                *Missed, means="What becomes of times at which nobody could look: the last is made up for, all, none."
+            ),
+            default=Missed.ONCE,
+            read=Missed,
+        ),
         "reads": replace(NAMES, refers_to=Section.EVENT_TYPE, means="What it gets batches of, in the place of cron."),
         **BATCHES,
         "emits": replace(NAMES, refers_to=Section.EVENT_TYPE, means="What its runs may put."),
@@ -528,10 +496,31 @@ SECTIONS: Mapping[Section, Fields] = {
         "name": NAME,
         "event_types": replace(NAMES, required=True, refers_to=Section.EVENT_TYPE, means="What it gets."),
         "url": replace(TEXT, required=True, means="The address that is called."),
-        **CALLBACK,
+        "format": choice("json", "cloudevents", "routemaster", means="The format of the bodies of calls."),
+        "verify": replace(SWITCH, default=True, means="Check the certificate of the subscriber."),
+        "max": replace(
+            COUNT, default=entries.SubscriptionSpec.max, means=f"The most items of a batch, up to {MOST_ITEMS:,}."
+        ),
+        "timeout": TableKey(
+            _whole(MOST_MILLISECONDS, 0),
+            f"a whole number of milliseconds from 0 to {MOST_MILLISECONDS}, which is an hour",
+            default=entries.SubscriptionSpec.timeout,
+            shape=FieldShape.NUMBER,
+            means="Milliseconds that a batch waits for more items.",
+        ),
+        "ranges": replace(
+            INSTANCES["instances"], means="With how many ranges it begins; with one, all comes in the order of the log."
+        ),
+        "keeps": replace(SWITCH, default=True, means="Retention waits until it has been called."),
         **LAGGING,
         **RETRY,
-        "secret": replace(TEXT, default=None, means="Signs the calls; nothing shows it, and empty leaves it as it is."),
+        # A file without it leaves it as it is.
+        "secret": replace(
+            TEXT,
+            default=None,
+            is_written=False,
+            means="Signs the calls; nothing shows it, and empty leaves it as it is.",
+        ),
         "start": replace(START, means="Where a new subscription begins."),
         **FORMER,
     },

@@ -9,33 +9,11 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from shlex import quote
 from typing import Any, TypeAlias, TypeVar
 
-from xbus.admin.bus_file.fields import (
-    BATCHES,
-    CALLBACK,
-    FAILING,
-    INSTANCES,
-    ISOLATION,
-    KEEPING,
-    KEYS,
-    LAGGING,
-    LIMITS,
-    MAKING,
-    NODE,
-    ORDER,
-    READING,
-    RETRY,
-    RUNS,
-    SECRET,
-    SECTIONS,
-    TIME,
-    WATCH,
-    WORK,
-    Fields,
-    TableKey,
-)
+from xbus.admin.bus_file.fields import BATCHES, LIMITS, NODE, RETRY, RUNS, SECTIONS, Fields, TableKey
 from xbus.broker.journal import configuration
 from xbus.broker.journal.configuration import (
     BotSpec,
@@ -205,41 +183,13 @@ def _event_type(*, node: Sequence[Table], **values: Any) -> tuple[EventTypeSpec,
     return EventTypeSpec(nodes={}, **values), node
 
 
-def _node(name: str, service: str, to: Sequence[str], emits: tuple[str, ...]) -> NodeSpec:
-    return NodeSpec(name, service, tuple(sorted(to)), emits)
+def _limited(make: Callable[..., T], **values: Any) -> T:
+    """Make a profile or an emitter."""
+    return make(limits=SendingLimits(**{name: values.pop(name) for name in LIMITS}), **values)
 
 
-def _reader(name: str, event_types: Sequence[str], **settings: Any) -> ReaderSpec:
-    return ReaderSpec(name, frozenset(event_types), **settings)
-
-
-def _profile(
-    *,
-    name: str,
-    event_types: Sequence[str],
-    new_types: str,
-    clients: str | None,
-    keep_keys: float | None,
-    renamed_from: str | None,
-    **limits: int | None,
-) -> ProfileSpec:
-    types, of_each = frozenset(event_types), SendingLimits(**limits)
-    return ProfileSpec(name, types, renamed_from, of_each, new_types, clients, keep_keys)
-
-
-def _emitter(
-    login: str, profile: str, keys: tuple[str, ...], renamed_from: str | None, **limits: int | None
-) -> EmitterSpec:
-    return EmitterSpec(login, profile, keys, renamed_from, SendingLimits(**limits))
-
-
-def _bot(*, reads: Sequence[str], emits: Sequence[str], **values: Any) -> BotSpec:
-    return BotSpec(reads=frozenset(reads), emits=frozenset(emits), **values)
-
-
-def _subscription(*, event_types: Sequence[str], **values: Any) -> SubscriptionSpec:
-    retry = RetrySettings(**{field: values.pop(field) for field in RETRY})
-    return SubscriptionSpec(event_types=frozenset(event_types), retry=retry, **values)
+def _subscription(**values: Any) -> SubscriptionSpec:
+    return SubscriptionSpec(retry=RetrySettings(**{name: values.pop(name) for name in RETRY}), **values)
 
 
 class _BusFileReader:
@@ -254,14 +204,15 @@ class _BusFileReader:
     def read(self, tables: Mapping[str, Any]) -> BusFile:
         for key in tables.keys() - set(SECTIONS):
             self._complain((key,), f'there is no section "{key}"; there are {", ".join(SECTIONS)}')
+        profile, emitter = partial(_limited, ProfileSpec), partial(_limited, EmitterSpec)
         bus = BusSpec(
             event_types={entry.name: entry for entry in self._event_types(tables)},
             services={entry.name: entry for _, entry in self._section(tables, Section.SERVICE, ServiceSpec)},
-            readers={entry.name: entry for _, entry in self._section(tables, Section.READER, _reader)},
+            readers={entry.name: entry for _, entry in self._section(tables, Section.READER, ReaderSpec)},
             roles={entry.login: entry for _, entry in self._section(tables, Section.ROLE, RoleSpec)},
-            profiles={entry.name: entry for _, entry in self._section(tables, Section.EMITTER_PROFILE, _profile)},
-            emitters={entry.login: entry for _, entry in self._section(tables, Section.EMITTER, _emitter)},
-            bots={entry.name: entry for _, entry in self._section(tables, Section.BOT, _bot)},
+            profiles={each.name: each for _, each in self._section(tables, Section.EMITTER_PROFILE, profile)},
+            emitters={each.login: each for _, each in self._section(tables, Section.EMITTER, emitter)},
+            bots={entry.name: entry for _, entry in self._section(tables, Section.BOT, BotSpec)},
             subscriptions={each.name: each for _, each in self._section(tables, Section.SUBSCRIPTION, _subscription)},
         )
         unreadable = frozenset((Section(place[0]), place[1]) for place in self._unreadable)
@@ -270,7 +221,7 @@ class _BusFileReader:
     def _event_types(self, tables: Mapping[str, Any]) -> Iterator[EventTypeSpec]:
         for index, (entry, of_nodes) in self._section(tables, Section.EVENT_TYPE, _event_type):
             place = (Section.EVENT_TYPE, entry.name)
-            found = self._entries(of_nodes, (Section.EVENT_TYPE, index, "node"), (*place, "node"), NODE, _node)
+            found = self._entries(of_nodes, (Section.EVENT_TYPE, index, "node"), (*place, "node"), NODE, NodeSpec)
             nodes = {node.name: node for _, node in found}
             if len(nodes) == len(of_nodes):
                 yield replace(entry, nodes=nodes)
@@ -342,52 +293,27 @@ def write_tables(tables: Iterable[tuple[str, Mapping[str, object]]]) -> str:
 
 
 def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
-    for event_type in bus.event_types.values():
-        values = {"name": event_type.name, "immediate_reply": event_type.immediate_reply}
-        yield "event_type", values | _said(event_type, {**ISOLATION, **SECRET, **KEEPING})
-        for node in event_type.nodes.values():
-            yield "event_type.node", {"name": node.name} | _of_node(node)
-    for service in bus.services.values():
-        yield "service", {"name": service.name, "kind": service.kind} | _said(service, FAILING)
-    for reader in bus.readers.values():
-        yield (
-            "reader",
-            {"name": reader.name, "event_types": sorted(reader.event_types)} | _said(reader, {**READING, **LAGGING}),
-        )
-    for role in bus.roles.values():
-        said = _said(role, {**ORDER, **INSTANCES, **WATCH, **LAGGING, **KEYS})
-        yield "role", {"login": role.login, "service": role.service} | said
-    for profile in bus.profiles.values():
-        allowed = {"name": profile.name, "event_types": sorted(profile.event_types)}
-        yield "emitter_profile", allowed | _said(profile, MAKING) | _said(profile.limits, LIMITS)
-    for emitter in bus.emitters.values():
-        said = _said(emitter, KEYS) | _said(emitter.limits, LIMITS)
-        yield "emitter", {"login": emitter.login, "profile": emitter.profile} | said
-    for bot in bus.bots.values():
-        reads = {"reads": sorted(bot.reads)} if bot.reads else {}
-        emits = {"emits": sorted(bot.emits)} if bot.emits else {}
-        runners = {"runners": bot.runners} if bot.runners is not None else {}
-        of_runs = _said(bot, {**BATCHES, **RUNS})
-        yield "bot", {"name": bot.name} | _said(bot, {**WORK, **TIME}) | reads | emits | runners | of_runs
-    for each in bus.subscriptions.values():
-        # The secret is written nowhere: a file without it leaves it as it is.
-        said = {"event_types": sorted(each.event_types), "url": each.url}
-        said |= _said(each, {**CALLBACK, **LAGGING})
-        said |= _said(each.retry, RETRY)
-        yield "subscription", {"name": each.name} | said
+    for section, fields in SECTIONS.items():
+        if section is Section.BOT:
+            # What a bot emits, and who runs it, comes before the sizes of its batches.
+            later = {**BATCHES, **RUNS}
+            fields = {key: field for key, field in fields.items() if key not in later} | later
+        for entry in bus.section(section).values():
+            yield section, _said(entry, fields)
+            if isinstance(entry, EventTypeSpec):
+                yield from ((f"{section}.node", _said(node, NODE)) for node in entry.nodes.values())
 
 
-def _of_node(node: NodeSpec) -> dict[str, object]:
-    said: dict[str, object] = {"service": node.service, "to": node.to, "emits": node.emits}
-    if len(node.emits) == 1:
-        said["emits"] = node.emits[0]
-    return {key: value for key, value in said.items() if value}
-
-
-def _said(entry: Entry | SendingLimits | RetrySettings, fields: Fields) -> dict[str, object]:
-    """Select those of some fields that differ from their defaults."""
-    values = {key: getattr(entry, key) for key in fields}
-    return {key: fields[key].write(value) for key, value in values.items() if value != fields[key].default}
+def _said(entry: Entry | NodeSpec, fields: Fields) -> dict[str, object]:
+    """Select the values of an entry that a file has."""
+    found = {}
+    for key, field in fields.items():
+        if field.is_written is not False:
+            within = "limits" if key in LIMITS else "retry" if key in RETRY else ""
+            value = getattr(getattr(entry, within, entry), key)
+            if field.is_written or field.required or value != field.default:
+                found[key] = field.write(value)
+    return found
 
 
 def _table(name: str, values: Mapping[str, object]) -> str:

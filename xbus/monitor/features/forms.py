@@ -67,7 +67,7 @@ class FormField:
     def otherwise(self) -> str:
         """The meaning of the empty field, if anybody says it."""
         default = self.about.default
-        return "" if self.about.required or default in (None, "", False) or default == [] else str(default)
+        return "" if self.about.required or default in (None, "", False, frozenset()) else str(default)
 
 
 @dataclass(frozen=True, slots=True)
