@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from tests.support.why_states import OF_STATE, read_state
 from xbus import model
+from xbus.admin.address import Side
 from xbus.admin.why.findings import Code, Finding
 from xbus.admin.why.inquiry import Inquiry
 from xbus.broker.journal.operations.why.envelopes import AskedPart
@@ -55,7 +56,7 @@ class WorldBroker:
     def slowed(self, emitter_id: int) -> SlowedEmitter | None:
         return None
 
-    def front_health(self) -> HealthReport | None:
+    def health(self, side: Side) -> HealthReport | None:
         return None
 
 

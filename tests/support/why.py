@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe
+from xbus.admin.address import Side
 from xbus.admin.cli import main
 from xbus.admin.why.findings import Code, Finding
 from xbus.admin.why.inquiry import Inquiry
@@ -80,7 +81,7 @@ class ToldBroker:
     def slowed(self, emitter_id: int) -> SlowedEmitter | None:
         return self.slowed_emitters.get(emitter_id)
 
-    def front_health(self) -> HealthReport | None:
+    def health(self, side: Side) -> HealthReport | None:
         if not self.is_there:
             return None
         since = NOW.isoformat()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import click
 
@@ -26,6 +26,8 @@ from xbus.rpc.zmtp import parse_way
 
 IPC = "ipc://"
 
+Side: TypeAlias = Literal["front", "back"]
+
 TIMEOUT = option(
     "How long to insist while the bus does not answer, takes nothing or is paused.",
     FiniteRange(0, min_open=True),
@@ -40,7 +42,7 @@ PASSWORD_FILE = option(
 )
 
 
-def broker_address(socket: Literal["front", "back"], url: str | None, config_path: Path | None) -> str:
+def broker_address(socket: Side, url: str | None, config_path: Path | None) -> str:
     """Find the address of the broker for a call.
 
     Args:
@@ -70,7 +72,7 @@ class CommandLogin:
         path: otherwise this configuration file has the address.
     """
 
-    socket: Literal["front", "back"]
+    socket: Side
     login: str | None
     password_file: Path | None
     url: str | None
@@ -147,7 +149,7 @@ async def _check_reachable(endpoint: str, seconds: float) -> None:
         await connection.wait_closed()
 
 
-def way_to(socket: Literal["front", "back"], whose: str) -> Described:
+def way_to(socket: Side, whose: str) -> Described:
     """Describe ``--login``, ``--password-file`` and the option of the address, for a :class:`CommandLogin`.
 
     Args:

@@ -62,11 +62,8 @@ class Duration(click.ParamType[float]):
         return float(found[1]) * _SECONDS[found[2]]
 
 
-class Until(click.ParamType[datetime]):
+class Until(Moment):
     """A moment to come: ``2h`` from now, or a date or time in ISO 8601, by default in UTC."""
-
-    name = "moment"
-    metavar = "WHEN"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         if isinstance(value, datetime):
@@ -78,7 +75,7 @@ class Until(click.ParamType[datetime]):
             except OverflowError:
                 self.fail(f"{value} is further ahead than time goes", param, ctx)
         else:
-            moment = Moment().convert(value, param, ctx)
+            moment = super().convert(value, param, ctx)
         if moment <= now:
             self.fail(f"{value} is over", param, ctx)
         return moment

@@ -314,11 +314,20 @@ def told(wanted: ReplayRequest, found: Preview) -> Iterator[str]:
 def unsent(history: Unreached | NoWay) -> str:
     """Say how a new role gets the history that it wants, and that nobody has sent it."""
     if isinstance(history, NoWay):
-        return _no_way(history)
+        return (
+            f"Role {history.role} gets nothing yet: no event type has a node for service {history.service}. When one "
+            f"has: {_command('TYPE', history.role, history.after + 1, '--unreached')}"
+        )
     if history.wants_reply:
-        return _never(history)
+        return (
+            f'Role {history.role} does not get the earlier events of type "{history.type_name}": they had no node '
+            "for its service, and can't be sent again, because they have an immediate reply."
+        )
     if history.rerouting:
-        return _rerouted(history)
+        return (
+            f'Events of type "{history.type_name}" are rerouted now. When the broker\'s log tells: decision carried '
+            f"out, role {history.role} gets those that it lacks by: {_later(history)}"
+        )
     return (
         f'Earlier events of type "{history.type_name}" had no node for service {history.service}. To send them to '
         f"{history.role}: {_later(history)}"
@@ -346,27 +355,6 @@ def _send_history(url: str, history: Unreached, decision: RepairDecision) -> Non
     click.echo(
         f'Events of type "{history.type_name}" that are still open, or begin before the broker knows of the change, '
         f"lack the node too. To send them to {history.role} when they are sealed: {_later(history)}"
-    )
-
-
-def _no_way(history: NoWay) -> str:
-    return (
-        f"Role {history.role} gets nothing yet: no event type has a node for service {history.service}. When one has: "
-        f"{_command('TYPE', history.role, history.after + 1, '--unreached')}"
-    )
-
-
-def _never(history: Unreached) -> str:
-    return (
-        f'Role {history.role} does not get the earlier events of type "{history.type_name}": they had no node '
-        "for its service, and can't be sent again, because they have an immediate reply."
-    )
-
-
-def _rerouted(history: Unreached) -> str:
-    return (
-        f'Events of type "{history.type_name}" are rerouted now. When the broker\'s log tells: decision carried '
-        f"out, role {history.role} gets those that it lacks by: {_later(history)}"
     )
 
 

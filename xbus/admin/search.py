@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Protocol, cast
+from typing import TypeAlias, cast
 from uuid import UUID
 
 from xbus.admin.repair.moves import find_event
@@ -23,36 +23,22 @@ from xbus.errors import Refused
 from xbus.json_text import parse_json
 from xbus.rpc.codec import Value, unpack_items
 
-
-class Fit(Protocol):
-    """Something that an item fits, or not."""
-
-    def fits(self, item: Value) -> bool:
-        """Check whether an item fits."""
+Fit: TypeAlias = Callable[[Value], bool]
+"""Says whether an item fits."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnyText:
-    """A text must be in the item: in a name, a text or a number of it, in capitals or not.
+def any_text(text: str) -> Fit:
+    """Have a text be in the item: in a name, a text or a number of it, in capitals or not."""
+    folded = text.casefold()
 
-    Args:
-        folded: the text, without regard to capitals.
-    """
-
-    folded: str
-
-    @classmethod
-    def of(cls, text: str) -> "AnyText":
-        """Make the condition."""
-        return cls(text.casefold())
-
-    def fits(self, item: Value) -> bool:
-        """Check whether the text is in an item."""
+    def fits(item: Value) -> bool:
         if isinstance(item, dict):
-            return any(self.fits(part) for pair in item.items() for part in pair)
+            return any(fits(part) for pair in item.items() for part in pair)
         if isinstance(item, list | tuple):
-            return any(map(self.fits, item))
-        return not isinstance(item, bytes) and self.folded in str(item).casefold()
+            return any(map(fits, item))
+        return not isinstance(item, bytes) and folded in str(item).casefold()
+
+    return fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +295,7 @@ def read_stream(url: str, wanted: StreamRequest, wait: Callable[[], bool]) -> It
             for streamed in _items_of_part(found, secret):
                 # Who does not see a field must not find out its value by asking for one after the other.
                 value = mask(Payload.of(streamed.item.data).value, secret)
-                if all(condition.fits(value) for condition in wanted.conditions):
+                if all(fits(value) for fits in wanted.conditions):
                     yield streamed
             if found.to == place and not wait():
                 return
@@ -447,7 +433,7 @@ def _search_event(connection: Connection, search: Search, event: SearchedEvent, 
         result.read_bytes += len(data)
         # Who does not see a field must not find out its value by asking for one after the other.
         value = mask(Payload.of(data).value, result.secret)
-        if all(condition.fits(value) for condition in search.conditions):
+        if all(fits(value) for fits in search.conditions):
             place = (event.envelope_id, event.position, event.event_id, event.number, search.type_name, index)
             result.found.append((EnvelopeItem(*place, data, result.secret), event.closed_at))
     return True

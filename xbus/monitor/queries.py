@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from xbus.admin.arguments import Moment
 from xbus.admin.program import EnvelopeId
-from xbus.admin.search import AnyText, Condition, Fit, Search
+from xbus.admin.search import Condition, Fit, Search, any_text
 from xbus.errors import Refused
 
 T = TypeVar("T")
@@ -128,5 +128,5 @@ class ItemQuery(BaseModel):
     def _conditions(self) -> list[Fit]:
         words = self.text.split()
         if words and all("=" in word.strip("=") for word in words):
-            return [Condition.of(word) for word in words]
-        return [AnyText.of(self.text.strip())] if words else []
+            return [Condition.of(word).fits for word in words]
+        return [any_text(self.text.strip())] if words else []

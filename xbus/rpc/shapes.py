@@ -91,7 +91,7 @@ class AnswerReader(Generic[T]):
     """
 
     def __init__(self, verb: str, kind: type[T]) -> None:
-        self._verb = verb
+        self.verb = verb
         self._shape = Shape(kind)
 
     def read(self, answer: Value) -> T:
@@ -101,7 +101,7 @@ class AnswerReader(Generic[T]):
             Refused: it is something else (``bad_answer``).
         """
         if fault := self._shape.fault(answer):
-            raise bad_answer(self._verb, fault)
+            raise bad_answer(self.verb, fault)
         return cast(T, answer)
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, insert, select, update
 from tests.integration.admin.conftest import NOON, Xbus
 from tests.integration.admin.parked_bus import CLIENTS, NAMELESS, ParkedBus, make_parked_bus, refused, told
 from xbus import model
+from xbus.admin.commands.parked import CorrectItem
 from xbus.admin.repair import moves
 from xbus.admin.repair.moves import Standing
 from xbus.broker.journal.database.connection import reading, writing
@@ -241,7 +242,8 @@ def test_what_changed_since_it_was_looked_at_is_refused_and_nothing_is_half_done
     with monkeypatch.context() as patch:
         # As of somebody who looked before somebody else had corrected it.
         stale = Standing(CLIENTS[1], {None: b"another"})
-        patch.setattr("xbus.admin.commands.parked.read_standing", lambda *_: stale)
+        find = CorrectItem.find
+        patch.setattr(CorrectItem, "find", lambda *asked: (find(*asked)[0], stale))
         assert "somebody else has just corrected" in refused(xbus, "correct", str(bus.both), *options)
     with monkeypatch.context() as patch:
         # Removed while the editor was open.

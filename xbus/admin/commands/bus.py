@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,6 @@ import click
 
 from xbus.admin import bus_file
 from xbus.admin.arguments import ROLE
-from xbus.admin.bus_file import LineProblem
 from xbus.admin.bus_file.reader import Decisions, PlannedChange
 from xbus.admin.bus_file.reader import apply_change as apply_in
 from xbus.admin.bus_file.reader import plan_change as plan_in
@@ -25,9 +24,8 @@ from xbus.admin.progress import shown_on_terminal
 from xbus.admin.rehearsal import Route, Tally, TypeComparison, Way, rehearse, types_of
 from xbus.admin.replay import send_history
 from xbus.admin.signatures import CommandBus, argument, command, confirm, option, shown
-from xbus.broker.journal.configuration import Plan
 from xbus.broker.journal.configuration.checked import read_readable
-from xbus.broker.journal.configuration.owed import Arrears, Owed
+from xbus.broker.journal.configuration.owed import Owed
 from xbus.broker.journal.database.connection import connected
 from xbus.broker.journal.operations.envelopes.details import FEWEST_CHARACTERS, shorten
 from xbus.ending import REFUSED
@@ -39,21 +37,11 @@ OWED_FIRST = "To apply it, decide about what is owed: --owed keep, --owed drop, 
 
 
 class Problems(Refused):
-    """A bus file that can't be applied.
-
-    Args:
-        lines: each problem with its line.
-    """
-
-    def __init__(self, name: str, lines: Iterable[LineProblem]) -> None:
-        told = [f"{name}:{problem.line}: {problem.sentence}" for problem in lines]
-        which = "the problem" if len(told) == 1 else f"the {len(told)} problems"
-        super().__init__(f"{name} was not applied, nothing was changed", f"correct {which} above", code="bad_bus_file")
-        self.told = told
+    """A bus file that can't be applied, whose problems were told."""
 
 
 def plan_change(bus: CommandBus, name: str, content: bytes, decisions: Decisions) -> PlannedChange:
-    """Compare a bus file with the bus.
+    """Compare a bus file with the bus, and tell each problem with its line.
 
     Args:
         bus: the bus.
@@ -66,7 +54,10 @@ def plan_change(bus: CommandBus, name: str, content: bytes, decisions: Decisions
     """
     change = bus.read(lambda connection: plan_in(connection, content, decisions))
     if change.problems:
-        raise Problems(name, change.problems)
+        told = [f"{name}:{problem.line}: {problem.sentence}" for problem in change.problems]
+        click.echo("\n".join(told), err=True)
+        which = "the problem" if len(told) == 1 else f"the {len(told)} problems"
+        raise Problems(f"{name} was not applied, nothing was changed", f"correct {which} above", code="bad_bus_file")
     return change
 
 
@@ -79,14 +70,24 @@ def tell_change(change: PlannedChange) -> None:
 
 
 def decide_about_owed(change: PlannedChange, decisions: Decisions) -> Decisions:
-    """Ask for the decision about what is owed, where it is needed and was not given.
+    """Ask on a terminal for the decision about what is owed, where it is needed and was not given.
 
     Raises:
-        click.exceptions.Exit: nobody can be asked.
+        click.exceptions.Exit: nobody can be asked, so the option must name it.
     """
     if decisions.owed is not None:
         return decisions
-    return replace(decisions, owed=_ask(change.arrears))
+    if not change.arrears:
+        return replace(decisions, owed=Owed.KEEP)
+    if sys.stdin.isatty():
+        answer = click.prompt("What is to become of the owed envelopes that are named above?", type=ANSWERS)
+        return replace(decisions, owed=Owed(answer))
+    click.echo(
+        "xbus: nothing was changed, as envelopes are still owed: say --owed keep (they are delivered as they were to "
+        "be, those of a removed role when it comes back), --owed drop, or --owed reroute",
+        err=True,
+    )
+    raise click.exceptions.Exit(REFUSED)
 
 
 def apply_change(bus: CommandBus, change: PlannedChange, decisions: Decisions) -> None:
@@ -100,30 +101,6 @@ def apply_change(bus: CommandBus, change: PlannedChange, decisions: Decisions) -
     for sentence in applied.sentences():
         click.echo(sentence)
     send_history(bus.url, applied.histories, bus.decision("its start"))
-
-
-def confirm_removals(plan: Plan) -> None:
-    """Ask before entries are removed.
-
-    Raises:
-        click.Abort: the answer is no.
-    """
-    if plan.removals:
-        confirm("Remove the entries that are named above?")
-
-
-def _ask(arrears: Sequence[Arrears]) -> Owed:
-    """Ask on a terminal for the decision about backlogs; anywhere else the option must name it."""
-    if not arrears:
-        return Owed.KEEP
-    if sys.stdin.isatty():
-        return Owed(click.prompt("What is to become of the owed envelopes that are named above?", type=ANSWERS))
-    click.echo(
-        "xbus: nothing was changed, as envelopes are still owed: say --owed keep (they are delivered as they were to "
-        "be, those of a removed role when it comes back), --owed drop, or --owed reroute",
-        err=True,
-    )
-    raise click.exceptions.Exit(REFUSED)
 
 
 @command(kind=Careful)
@@ -144,11 +121,7 @@ def apply(
     Entries that the file does not name stay as they are. A removed role that comes back continues at its old place.
     """
     decisions = Decisions(prune, owed, to)
-    try:
-        change = plan_change(bus, getattr(file, "name", "<stdin>"), file.read(), decisions)
-    except Problems as problems:
-        click.echo("\n".join(problems.told), err=True)
-        raise
+    change = plan_change(bus, getattr(file, "name", "<stdin>"), file.read(), decisions)
     tell_change(change)
     if not change.plan.changes:
         click.echo("Nothing to change: the bus is as the file says.")
@@ -157,8 +130,8 @@ def apply(
         click.echo(f"Nothing was changed: this was a dry run.{first}")
         return
     decisions = decide_about_owed(change, decisions)
-    if not yes:
-        confirm_removals(change.plan)
+    if change.plan.removals:
+        confirm("Remove the entries that are named above?", unless=yes)
     apply_change(bus, change, decisions)
 
 
@@ -222,8 +195,7 @@ def _edited(bus: CommandBus, draft: Path, decisions: Decisions) -> PlannedChange
         click.edit(filename=str(draft))
         try:
             return plan_change(bus, str(draft), _content(draft), decisions)
-        except Problems as problems:
-            click.echo("\n".join(problems.told), err=True)
+        except Problems:
             if not click.confirm("Edit it again?", default=True):
                 raise
 
@@ -270,11 +242,7 @@ def plan(
     With --last the command takes the last events that emitters sent, and compares which roles get them on the bus as it
     is, and on the bus as it would be. Nothing is sent. -o wide shows also what stays the same.
     """
-    try:
-        change = plan_change(bus, getattr(file, "name", "<stdin>"), file.read(), Decisions(prune))
-    except Problems as problems:
-        click.echo("\n".join(problems.told), err=True)
-        raise
+    change = plan_change(bus, getattr(file, "name", "<stdin>"), file.read(), Decisions(prune))
     found: list[TypeComparison] = []
     ids: Mapping[UUID, str] = {}
     if last is not None:

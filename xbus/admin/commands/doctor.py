@@ -8,18 +8,17 @@ import resource
 import shutil
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Literal
 from urllib.parse import urlsplit
 
 import click
 
 from xbus import logs, private_files
+from xbus.admin.address import Side, broker_address
 from xbus.admin.objects import fields_of
 from xbus.admin.output import CAUSE, Column, Output, counted, name_column, rows_of
 from xbus.admin.signatures import CommandBus, command, shown
@@ -34,10 +33,8 @@ from xbus.broker.journal.operations.copies import read_foreign
 from xbus.clock import Clock
 from xbus.config import Config, ConfigReading, Option, is_in, load, read, without_secrets, written
 from xbus.config.plaintext import plaintext_problems
-from xbus.config.reaching import reachable
 from xbus.ending import REFUSED
 from xbus.errors import ConfigurationError, XbusError
-from xbus.rpc.messages import HealthReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,27 +61,22 @@ def of_error(error: XbusError, about: str) -> DoctorFinding:
     return DoctorFinding(error.code, about, error.cause, error.next_step)
 
 
-Side = Literal["front", "back"]
-
 CONNECT_SECONDS = 3.0
 
 SIDES: tuple[Side, ...] = ("front", "back")
 
 
-def look_at_broker(
-    address_of: Callable[[Side], str], health_of: Callable[[Side], HealthReport | None]
-) -> Iterator[DoctorFinding]:
+def look_at_broker(path: Path | None) -> Iterator[DoctorFinding]:
     """Find a broker that does not run, a stranger at its port, and the problems that it tells itself.
 
     Args:
-        address_of: gives the address of a side.
-        health_of: asks a side how it is; None if no broker answers there.
+        path: the file of its configuration, if it has one.
     """
     told: set[tuple[str, str | None]] = set()
     for side in SIDES:
-        report = health_of(side)
+        report = RunningBroker(path).health(side)
         if report is None:
-            yield _silent(side, address_of(side))
+            yield _silent(side, broker_address(side, None, path))
             continue
         for problem in report["problems"]:
             key = (problem["code"], problem.get("about"))
@@ -283,17 +275,6 @@ def _disk(journal_file: Path) -> Iterator[DoctorFinding]:
         )
 
 
-def look_at_objects(connection: Connection, place: str) -> Iterator[DoctorFinding]:
-    """Find stores that this journal can't use; ``xbus fsck`` looks at each object in them.
-
-    Args:
-        connection: to a database with the schema of this program.
-        place: as the configuration names it; empty for none.
-    """
-    for about, error in check_stores(connection, place):
-        yield of_error(error, about)
-
-
 PARTS: Sequence[str] = ("configuration", "machine", "database", "objects", "bus", "broker")
 
 
@@ -318,23 +299,18 @@ def examine(found: ConfigReading, path: Path | None, clock: Clock) -> Iterator[t
     yield "database", database
     if not any(finding.is_problem for finding in database):
         with reading(config.database.url) as connection:
-            objects = list(look_at_objects(connection, config.journal.objects))
+            stores = check_stores(connection, config.journal.objects)
+            # xbus fsck looks at each object in them.
+            objects = [of_error(error, about) for about, error in stores]
             bus = list(look_at_bus(connection))
         yield "objects", objects
         yield "bus", bus
-    yield "broker", _broker(config, path)
-
-
-def _broker(config: Config, path: Path | None) -> list[DoctorFinding]:
     try:
-        return list(look_at_broker(partial(_address, config), RunningBroker(path).health))
+        broker = list(look_at_broker(path))
     except ConfigurationError as error:
         # A port that is chosen at each start.
-        return [replace(of_error(error, "zmq"), is_problem=False)]
-
-
-def _address(config: Config, side: Side) -> str:
-    return reachable(config.zmq.frontsocket if side == "front" else config.zmq.backsocket, side)
+        broker = [replace(of_error(error, "zmq"), is_problem=False)]
+    yield "broker", broker
 
 
 HEADS = (name_column("CODE"), name_column("ABOUT"), CAUSE, Column("NEXT STEP", narrows=20, breaks=True))

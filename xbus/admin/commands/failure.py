@@ -1,8 +1,8 @@
 """``xbus failure``."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import ClassVar
 
 import click
@@ -11,14 +11,21 @@ from xbus.admin.arguments import LIMIT, ROLE
 from xbus.admin.objects import of_failure, of_failure_detail, of_failure_group
 from xbus.admin.output import Column, Output, counted, facts, moment, rows_of
 from xbus.admin.program import ROW_ID, CommandGroup, EnvelopeId
-from xbus.admin.repair.moves import assignment, move_group, newest_of_group
 from xbus.admin.repair.view import failure_rows, group_rows
 from xbus.admin.signatures import LINKED, UNSAID, BusAction, CommandBus, argument, command, command_of, option, shown
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations import failures
 from xbus.broker.journal.operations.envelopes.details import resolve_envelope
-from xbus.broker.journal.operations.failure_moves import Assign, Comment, FailureMove, Track, move_failures
+from xbus.broker.journal.operations.failure_moves import (
+    Assign,
+    Comment,
+    FailureMove,
+    Track,
+    move_failures,
+    move_group_page,
+)
 from xbus.broker.journal.people import Right, known_person
+from xbus.errors import Refused
 from xbus.states import TrackingState
 
 
@@ -66,24 +73,19 @@ def list_(
 def _list_groups(
     bus: CommandBus, filters: failures.GroupFilters, before: int | None, limit: int, output: Output
 ) -> None:
+    """List as many groups as a person wants to see, by as many pages as it takes."""
+    found: list[failures.FailureGroup] = []
     with bus.reading() as connection:
         if filters.owner is not None:
             known_person(connection, filters.owner)
-        found = _fill(partial(failures.list_groups, connection, filters), before, limit)
+        while len(found) < limit:
+            page = failures.list_groups(connection, filters, before=before, limit=limit - len(found))
+            found += page.groups
+            if page.before is None:
+                break
+            before = page.before
     more = f"There may be more: --groups --before {found[-1].newest.id}" if len(found) == limit else None
     output.listing(found, of_failure_group, group_rows(found, output), "No failures.", more)
-
-
-def _fill(list_page: Callable[..., failures.GroupPage], before: int | None, limit: int) -> list[failures.FailureGroup]:
-    """List as many groups as a person wants to see, by as many pages as it takes."""
-    found: list[failures.FailureGroup] = []
-    while len(found) < limit:
-        page = list_page(before=before, limit=limit - len(found))
-        found += page.groups
-        if page.before is None:
-            break
-        before = page.before
-    return found
 
 
 @command(failure)
@@ -141,8 +143,9 @@ class FailureAction(BusAction, ABC):
             yield from (f"Failure {each} {self._told(self.is_so)}." for each in dict.fromkeys(self.failure_id))
             return
         with bus.reading() as connection:
-            move, newest = self.move(connection), newest_of_group(connection, self.fingerprint)
-        moved = move_group(bus.writing, self.fingerprint, move, now, self.until or newest)
+            move = self.move(connection)
+            newest = failures.show_group(connection, self.fingerprint, limit=1).group.newest
+        moved = _move_group(bus, self.fingerprint, move, now, self.until or newest.id)
         told = self._told(self.is_so if moved == 1 else self.are_so)
         yield f"{counted(moved, 'failure')} of the group {told}." if moved else "No failure of the group changes."
 
@@ -159,6 +162,27 @@ class FailureAction(BusAction, ABC):
                 raise failures.unknown_failure(failure_id)
         cut = ", …" if len(self.failure_id) > MOST_NAMED else ""
         return f"Failure{'s' * (len(self.failure_id) > 1)} {', '.join(map(str, self.failure_id[:MOST_NAMED]))}{cut}"
+
+
+def _move_group(bus: CommandBus, fingerprint: str, move: FailureMove, at: datetime, until: int) -> int:
+    """Carry a move out on a whole group, in as many short transactions as it takes.
+
+    If a page fails, the pages before it stay moved. The same move once more does the rest.
+
+    Args:
+        until: the id of the last failure that the person means: one that comes meanwhile is news.
+
+    Returns:
+        How many failures were moved.
+    """
+    moved, after = 0, 0
+    while True:
+        with bus.writing() as connection:
+            step = move_group_page(connection, fingerprint, move, at, after=after, until=until)
+        moved += step.moved
+        if step.last_id is None:
+            return moved
+        after = step.last_id
 
 
 MOST_NAMED = 10
@@ -196,7 +220,10 @@ class AssignFailures(FailureAction):
     owner: str = argument(title="Person", about="The name of who looks after it.", longest=255, metavar="NAME")
 
     def move(self, connection: Connection) -> FailureMove:
-        return assignment(connection, self.owner)
+        person = known_person(connection, self.owner)
+        if person.disabled_at is not None:
+            raise Refused(f"{person.name} is disabled", "name another person: xbus person list", code="person_disabled")
+        return Assign(person.name)
 
 
 class ReleaseFailures(FailureAction):

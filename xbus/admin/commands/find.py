@@ -43,7 +43,7 @@ def find(
     Fields that the type calls secret show as ***, and are searched with --show-secrets
     only. It stops after --read items or 1 GiB, and says so.
     """
-    wanted = [Condition.of(condition) for condition in conditions]
+    wanted = [Condition.of(condition).fits for condition in conditions]
     result = _search(bus.url, Search(type_name, wanted, since, before, limit, most, show_secrets=show_secrets))
     if output.as_json:
         output.objects(item.plain() for item, _ in result.found)
@@ -133,7 +133,7 @@ def read(
     ***.
     """
     begin: Start = start or ("head" if follow else "oldest")
-    wanted = StreamRequest(type_name, begin, key, [Condition.of(text) for text in conditions], show_secrets)
+    wanted = StreamRequest(type_name, begin, key, [Condition.of(text).fits for text in conditions], show_secrets)
     most = limit or (None if follow else LIMIT)
     try:
         for found in islice(read_stream(bus.url, wanted, lambda: follow and _pause()), most):

@@ -2,11 +2,10 @@
 
 import asyncio
 from datetime import datetime
-from typing import Literal, TypedDict
 
 import click
 
-from xbus.admin.address import broker_address, call_broker
+from xbus.admin.address import Side, broker_address, call_broker
 from xbus.admin.output import CAUSE, Column, Output, Row, name_column, one_json
 from xbus.admin.signatures import CommandBus, command, option, shown
 from xbus.ending import NOT_NOW, REFUSED
@@ -23,16 +22,6 @@ UNREACHABLE = "unreachable"
 _REPORT = AnswerReader("xbus.health", HealthReport)
 
 
-class SilentReport(TypedDict):
-    """The report of a process that does not answer, in the form in which it would report itself."""
-
-    healthy: bool
-    name: str
-    since: None
-    problems: list[HealthProblem]
-    pauses: list[HealthPause]
-
-
 @command()
 def health(
     bus: CommandBus,
@@ -47,22 +36,22 @@ def health(
       1  it has a problem; the command shows the next step
       3  it can't be reached
     """
-    sides: tuple[Literal["front", "back"], ...] = ("front", "back")
+    sides: tuple[Side, ...] = ("front", "back")
     addresses = {"broker": url} if url is not None else {side: broker_address(side, None, bus.path) for side in sides}
     answers = dict(zip(addresses, asyncio.run(_ask(list(addresses.values()))), strict=True))
     reports = _processes([answer for answer in answers.values() if not isinstance(answer, CallError)])
-    silent = [_unreachable(name, answer) for name, answer in answers.items() if isinstance(answer, CallError)]
+    silent = {name: _unreachable(name, each) for name, each in answers.items() if isinstance(each, CallError)}
     for report in reports:
         output.detail(_plain(report), _told(report, output))
-    for unreachable in silent:
+    for name, problem in silent.items():
         if output.as_json:
-            click.echo(one_json(_plain(unreachable)))
-        (problem,) = unreachable["problems"]
+            facts = {"process": name, "healthy": False, "since": None, "problems": [problem], "pauses": []}
+            click.echo(one_json(facts))
         click.echo(f"xbus: {problem['cause']}: {problem['next_step']} [{problem['code']}]", err=True)
     click.get_current_context().exit(_exit_code(reports, is_silent=bool(silent)))
 
 
-def _plain(report: HealthReport | SilentReport) -> dict[str, object]:
+def _plain(report: HealthReport) -> dict[str, object]:
     """Make an object of a report, by the names that all commands use."""
     problems = [{**problem, "about": problem.get("about")} for problem in report["problems"]]
     return {
@@ -107,14 +96,13 @@ def _processes(answers: list[HealthReport]) -> list[HealthReport]:
     return list({answer["name"]: answer for answer in answers}.values())
 
 
-def _unreachable(name: str, error: CallError) -> SilentReport:
+def _unreachable(name: str, error: CallError) -> HealthProblem:
     taken = {"front": "nothing is taken from emitters", "back": "nothing is delivered"}
     cause = f"the {name} can't be reached, so {taken.get(name, 'it may be down')} ({error.cause})"
     next_step = (
         "see whether it runs, and what its log says; start_xbusbroker starts it, and it goes on where it stopped"
     )
-    problem: HealthProblem = {"code": UNREACHABLE, "about": name, "cause": cause, "since": None, "next_step": next_step}
-    return {"healthy": False, "name": name, "since": None, "problems": [problem], "pauses": []}
+    return {"code": UNREACHABLE, "about": name, "cause": cause, "since": None, "next_step": next_step}
 
 
 def _told(report: HealthReport, output: Output) -> list[str]:

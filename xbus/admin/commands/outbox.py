@@ -1,7 +1,7 @@
 """``xbus outbox``."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
@@ -29,7 +29,7 @@ def outbox() -> None:
 @command(outbox)
 def status(path: Path = FILE, output: Output = shown()) -> None:
     """Show the waiting and the refused envelopes of FILE, and the obstacle, if any."""
-    with _opened(path) as box:
+    with closing(Outbox.existing(path)) as box:
         found = box.status()
     output.detail(of_outbox(found), _told(found, output))
 
@@ -84,7 +84,7 @@ def flush(
 @command(outbox)
 def retry(path: Path = FILE, places: tuple[int, ...] = PLACES) -> None:
     """Put refused envelopes back in line, at their old place: those at the PLACEs, or all."""
-    with _opened(path) as box:
+    with closing(Outbox.existing(path)) as box:
         click.echo(f"{counted(box.retry(places), 'envelope')} put back.")
 
 
@@ -97,17 +97,8 @@ def drop(
     """Remove refused envelopes for good: those at the PLACEs."""
     if everything == bool(places):
         raise click.UsageError("Name the places of what to drop, or give --all.")
-    with _opened(path) as box:
+    with closing(Outbox.existing(path)) as box:
         click.echo(f"{counted(box.drop(places), 'envelope')} dropped.")
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Outbox]:
-    box = Outbox.existing(path)
-    try:
-        yield box
-    finally:
-        box.close()
 
 
 def _moment(text: str | None) -> str | None:

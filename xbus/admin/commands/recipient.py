@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
@@ -69,9 +68,10 @@ KILLED = 1
 """The exit code where a process was killed: another try may go well, and a person should see why."""
 
 
-@dataclass(frozen=True)
-class Instance:
-    """The values with which one process serves the role; they can be sent to another process.
+def serve_instance(
+    name: str, back_url: str, login: str, password: str, options: ServeOptions, config_path: Path | None
+) -> None:
+    """Serve the role until SIGTERM or SIGINT, or until the process that started this one is gone.
 
     Args:
         name: the recipient, as ``module:Class``.
@@ -81,20 +81,10 @@ class Instance:
         options: how it is served.
         config_path: the configuration file, which says how to log.
     """
-
-    name: str
-    back_url: str
-    login: str
-    password: str
-    options: ServeOptions
-    config_path: Path | None
-
-    def serve(self) -> None:
-        """Serve the role until SIGTERM or SIGINT, or until the process that started this one is gone."""
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-        kind = load_recipient(self.name)
-        logs.set_up(load_or_default(self.config_path).logging)
-        run(kind, self.back_url, self.login, self.password, **self.options)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    kind = load_recipient(name)
+    logs.set_up(load_or_default(config_path).logging)
+    run(kind, back_url, login, password, **options)
 
 
 def check_addresses(options: ServeOptions) -> None:
@@ -114,14 +104,19 @@ def check_addresses(options: ServeOptions) -> None:
         )
 
 
-def run_instances(instance: Instance, number: int) -> None:
+def run_instances(number: int, *args: object) -> None:
     """Run some processes until SIGTERM or SIGINT, or until one ends with an error. Then end all of them.
+
+    Args:
+        number: so many.
+        *args: those of :func:`serve_instance`, which is called in each.
 
     Raises:
         SystemExit: with the code of the first that ended with an error.
     """
     context = get_context("spawn")
-    processes = [context.Process(target=instance.serve, name=f"instance {each}") for each in range(1, number + 1)]
+    names = (f"instance {each}" for each in range(1, number + 1))
+    processes = [context.Process(target=serve_instance, args=args, name=name) for name in names]
 
     ending = threading.Event()
 
@@ -217,7 +212,7 @@ def run_(
         run(kind, address, login, password, **options)
         return
     check_addresses(options)
-    run_instances(Instance(name, address, login, password, options, bus.path), instances)
+    run_instances(instances, name, address, login, password, options, bus.path)
 
 
 @command(recipient)

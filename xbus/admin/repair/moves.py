@@ -1,10 +1,7 @@
 """The repairs of a person: which items are meant; resuming, dropping and correcting them; and moves on failures."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import TypeAlias
 from uuid import UUID
 
 from xbus.admin.output import counted, moment
@@ -22,8 +19,6 @@ from xbus.broker.journal.operations.backlog import LACKING
 from xbus.broker.journal.operations.corrections import add_correction, hold_sealed, list_sharing, read_corrected_item
 from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, show_envelope
 from xbus.broker.journal.operations.event_types import read_secret_fields
-from xbus.broker.journal.operations.failure_moves import Assign, FailureMove, move_group_page
-from xbus.broker.journal.operations.failures import show_group
 from xbus.broker.journal.operations.parked import (
     Filters,
     Parked,
@@ -46,7 +41,6 @@ from xbus.broker.journal.operations.parked_moves import (
     resume_delivery,
     resume_items,
 )
-from xbus.broker.journal.people import known_person
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_uuid
 from xbus.rpc.codec import pack_items, unpack_items
@@ -127,11 +121,6 @@ def find_meant(
         return find_parked(connection, envelope_id, role)
     place = find_place(connection, envelope_id, role, event, item)
     return place.past, [place.only()]
-
-
-def parked_places(connection: Connection, past: Past, event: PastEvent, index: int) -> list[ParkedPlace]:
-    """List the places where an item is parked, for each role that lacks it; empty if none does."""
-    return _places(connection, past, parked_of(connection, past), event, index)
 
 
 def _places(
@@ -344,55 +333,6 @@ def _resume_items_of(url: str, entry: ParkedSummary, decision: RepairDecision, i
     return len(items)
 
 
-Writing: TypeAlias = Callable[[], AbstractContextManager[Connection]]
-"""Opens a short transaction, again and again."""
-
-
-def assignment(connection: Connection, name: str) -> Assign:
-    """Make the move that has a person look after failures.
-
-    Raises:
-        Refused: nobody has the name (``unknown_person``), or the person is disabled (``person_disabled``).
-    """
-    person = known_person(connection, name)
-    if person.disabled_at is not None:
-        raise Refused(f"{person.name} is disabled", "name another person: xbus person list", code="person_disabled")
-    return Assign(person.name)
-
-
-def newest_of_group(connection: Connection, fingerprint: str) -> int:
-    """Find the id of the newest failure of a group.
-
-    Raises:
-        Refused: no failure has this fingerprint (``failure_group_unknown``).
-    """
-    return show_group(connection, fingerprint, limit=1).group.newest.id
-
-
-def move_group(writing: Writing, fingerprint: str, move: FailureMove, at: datetime, until: int) -> int:
-    """Carry a move out on a whole group, in as many short transactions as it takes.
-
-    If a page fails, the pages before it stay moved. The same move once more does the rest.
-
-    Args:
-        until: the id of the last failure that the person means: one that comes meanwhile is news.
-
-    Returns:
-        How many failures were moved.
-
-    Raises:
-        Refused: ``fingerprint`` is none (``failure_group_unknown``).
-    """
-    moved, after = 0, 0
-    while True:
-        with writing() as connection:
-            step = move_group_page(connection, fingerprint, move, at, after=after, until=until)
-        moved += step.moved
-        if step.last_id is None:
-            return moved
-        after = step.last_id
-
-
 MOST_REPEATS = 20
 """The most other envelopes with the item to look at. More would show more of an often replayed item."""
 
@@ -466,7 +406,8 @@ def find_target(
     _check_received(past)
     named = find_event(past, event)
     check_index(named, index)
-    return CorrectionTarget(past, named, index, None, parked_places(connection, past, named, index))
+    places = _places(connection, past, parked_of(connection, past), named, index)
+    return CorrectionTarget(past, named, index, None, places)
 
 
 def _check_received(past: Past) -> None:

@@ -11,7 +11,8 @@ from shlex import quote
 from typing import TypeAlias
 from uuid import UUID
 
-from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, counted, explain_obstacle, gone, moment, unaware
+from xbus.admin.output import counted
+from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, explain_obstacle, gone, moment, unaware
 from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY
 from xbus.broker.journal.log.event_states import DONE, DROPPED, OWED, REROUTED, RETRIED
 from xbus.broker.journal.log.overlays import AS_SENT, CORRECTED

@@ -200,11 +200,6 @@ def moment(at: datetime | None) -> str:
     return "an unknown moment" if at is None else f"{at:%Y-%m-%d %H:%M:%SZ}"
 
 
-def counted(number: int, what: str, *, at_least: bool = False) -> str:
-    """Write ``1 envelope``, ``at least 1,000 envelopes``."""
-    return f"{'at least ' if at_least else ''}{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def explain_obstacle(role: RoleSituation, told: RoleInsight, now: datetime) -> Finding | None:
     """Explain why nothing begins with a role, as the back knows it; None if nothing keeps it."""
     login, state = role.login, told["state"]

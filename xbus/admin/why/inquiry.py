@@ -10,10 +10,11 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
-from xbus.admin.address import broker_address, call_broker
+from xbus.admin.address import Side, broker_address, call_broker
+from xbus.admin.output import counted
 from xbus.admin.why.deliveries import (
     Surroundings,
     explain_envelope,
@@ -22,7 +23,7 @@ from xbus.admin.why.deliveries import (
     explain_unknown,
     explain_unknown_role,
 )
-from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, counted, moment
+from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, moment
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations.bots import BotRunStatus
 from xbus.broker.journal.operations.envelopes.details import DIGITS
@@ -60,10 +61,10 @@ from xbus.rpc.messages import (
 from xbus.rpc.shapes import AnswerReader
 from xbus.states import BotRunState, EnvelopeState, RangeState
 
+T = TypeVar("T")
+
 ANSWER_SECONDS = 3.0
 """Seconds to wait for an answer. Fewer may take a busy broker for one that is away."""
-
-Side: TypeAlias = Literal["front", "back"]
 
 _INSIGHT = AnswerReader("xbus.why", Insight)
 _REFUSED = AnswerReader("xbus.refused", RefusedCall)
@@ -91,8 +92,7 @@ class RunningBroker:
             Refused: it is older than this command (``unknown_method``).
         """
         told = None if envelope_id is None else str(envelope_id)
-        answer = self._ask("back", "xbus.why", [*role_ids], told, position)
-        return None if answer is None else _INSIGHT.read(answer)
+        return self._ask("back", _INSIGHT, [*role_ids], told, position)
 
     def delivered(self, role_ids: Collection[int]) -> Mapping[int, Delivered] | None:
         """Ask an up-to-date back how much each role has committed since it began; None without an answer."""
@@ -100,7 +100,8 @@ class RunningBroker:
         asked: list[Value] = [*role_ids]
         for first in range(0, len(asked), MOST_ROLES_TOLD):
             try:
-                answer = self._ask("back", "xbus.delivered", asked[first : first + MOST_ROLES_TOLD])
+                chunk = asked[first : first + MOST_ROLES_TOLD]
+                answer = asyncio.run(self._call("back", "xbus.delivered", chunk))
             except Refused:
                 return None
             if answer is None:
@@ -111,21 +112,15 @@ class RunningBroker:
 
     def refused(self, envelope_id: UUID) -> RefusedCall | None:
         """Ask the front for the last call about an envelope that it refused; None also if it can't be reached."""
-        answer = self._ask("front", "xbus.refused", str(envelope_id))
-        return None if answer is None else _REFUSED.read(answer)
+        return self._ask("front", _REFUSED, str(envelope_id))
 
     def slowed(self, emitter_id: int) -> SlowedEmitter | None:
         """Ask the front how it slows an emitter down; None if it does not, or can't be reached."""
-        answer = self._ask("front", "xbus.slowed", emitter_id)
-        return None if answer is None else _SLOWED.read(answer)
-
-    def front_health(self) -> HealthReport | None:
-        """Ask the front how it is; None if it can't be reached."""
-        return self.health("front")
+        return self._ask("front", _SLOWED, emitter_id)
 
     def health(self, side: Side) -> HealthReport | None:
         """Ask a side how it is; None if it can't be reached."""
-        return asyncio.run(self._health(side))
+        return self._ask(side, _HEALTH)
 
     async def health_of_both(self) -> tuple[HealthReport | None, HealthReport | None]:
         """Ask front and back at once for their health, without a waiting thread; None for one without an answer."""
@@ -136,8 +131,9 @@ class RunningBroker:
         answer = await self._call(side, "xbus.health")
         return None if answer is None else _HEALTH.read(answer)
 
-    def _ask(self, side: Side, verb: str, *args: Value) -> Value | None:
-        return asyncio.run(self._call(side, verb, *args))
+    def _ask(self, side: Side, reader: AnswerReader[T], *args: Value) -> T | None:
+        answer = asyncio.run(self._call(side, reader.verb, *args))
+        return None if answer is None else reader.read(answer)
 
     async def _call(self, side: Side, verb: str, *args: Value) -> Value | None:
         try:
@@ -458,8 +454,6 @@ def _work(facts: EmitterFacts) -> Finding:
     return Finding(Code.EMITTER_QUIET, cause, f"xbus envelope list --emitter {quote(login)}", proof=proof)
 
 
-T = TypeVar("T")
-
 ALL = AskedPart()
 
 
@@ -482,8 +476,8 @@ class BrokerAccess(Protocol):
     def slowed(self, emitter_id: int) -> SlowedEmitter | None:
         """Ask the front how it slows an emitter down; None if it does not, or can't be reached."""
 
-    def front_health(self) -> HealthReport | None:
-        """Ask the front how it is; None if it can't be reached."""
+    def health(self, side: Side) -> HealthReport | None:
+        """Ask a side how it is; None if it can't be reached."""
 
 
 class Inquiry:
@@ -623,4 +617,4 @@ class Inquiry:
         facts = self._read(partial(read_emitter_facts, login=login, now=self._clock.now()))
         if facts is None:
             return [explain_unknown_emitter(login)]
-        return explain_emitter(facts, self._broker.front_health(), self._broker.slowed(facts.id))
+        return explain_emitter(facts, self._broker.health("front"), self._broker.slowed(facts.id))
