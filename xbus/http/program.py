@@ -1,9 +1,8 @@
 """``start_xbushttp``: builds the gateway from its configuration, and serves it until it is stopped."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from http import HTTPStatus
 from pathlib import Path
 
@@ -71,6 +70,14 @@ def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace
     gateway = Gateway(front, called, Tails(called, pace or TailPace()), clock, room, settings, counters, targets)
     limits = RequestLimits(settings.max_body_bytes, settings.slow_seconds)
     figures = _figures(gateway)
+
+    @asynccontextmanager
+    async def connected(app: Starlette) -> AsyncIterator[None]:
+        calling = call_subscribers(settings, back, clock, counters, look)
+        async with front, called, _reporting(settings.statsd, counters, look), calling:
+            with closing(targets):
+                yield
+
     application = Starlette(
         routes=[
             *(_route(gateway, operation) for operation in OPERATIONS),
@@ -87,13 +94,7 @@ def build(settings: HttpSettings, address: str, clock: Clock, *, back: str, pace
             ClientDisconnect: problems.of_who_left,
             Exception: problems.of_the_gateway,
         },
-        lifespan=_connected(
-            front,
-            called,
-            partial(call_subscribers, settings, back, clock, counters, look),
-            partial(_reporting, settings.statsd, counters, look),
-            targets,
-        ),
+        lifespan=connected,
     )
     application.state.gateway = gateway
     return application
@@ -103,22 +104,6 @@ def on_stop(application: Starlette) -> Callable[[], None]:
     """Give what is to be called when the server stops: what waits for long ends then."""
     gateway: Gateway = application.state.gateway
     return gateway.tails.stop
-
-
-def _connected(
-    front: FrontConnection,
-    back: BackConnection,
-    calling: Callable[[], AbstractAsyncContextManager[None]],
-    reporting: Callable[[], AbstractAsyncContextManager[None]],
-    targets: CallbackTargets,
-) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
-    @asynccontextmanager
-    async def connected(app: Starlette) -> AsyncIterator[None]:
-        async with front, back, reporting(), calling():
-            with closing(targets):
-                yield
-
-    return connected
 
 
 @asynccontextmanager
@@ -144,12 +129,8 @@ def _route(gateway: Gateway, operation: Operation) -> Route:
             client_is_known(request.scope)
         return response
 
-    return Route(_pattern(operation.path), answer, methods=[operation.method])
-
-
-def _pattern(path: str) -> str:
-    """Let the name of an event type have slashes."""
-    return path.replace("{type}", "{type:path}")
+    # The name of an event type may have slashes.
+    return Route(operation.path.replace("{type}", "{type:path}"), answer, methods=[operation.method])
 
 
 def _described() -> Route:
@@ -158,8 +139,7 @@ def _described() -> Route:
     async def answer(request: Request) -> Response:
         return JSONResponse(document)
 
-    handler: Callable[[Request], Awaitable[Response]] = answer
-    return Route("/v1/openapi.json", handler)
+    return Route("/v1/openapi.json", answer)
 
 
 def _figures(gateway: Gateway) -> HttpFigures:
@@ -192,8 +172,7 @@ def _counted(figures: HttpFigures, look: SubscriptionLook, allowed: Sequence[str
         body, content_type = figures.write(request.headers.get("accept", ""))
         return Response(body, headers={"content-type": content_type})
 
-    handler: Callable[[Request], Awaitable[Response]] = answer
-    return Route("/metrics", handler)
+    return Route("/metrics", answer)
 
 
 STOP_SECONDS = 10

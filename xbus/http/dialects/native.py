@@ -16,21 +16,7 @@ from xbus.emitter.envelope import EventStart, envelope_options
 from xbus.emitter.receipt import Receipt
 from xbus.errors import Refused
 from xbus.headers import event_tags
-from xbus.http.batches import (
-    BATCH_FORMATS,
-    JSON,
-    MSGPACK,
-    NDJSON,
-    BatchRequest,
-    CheckpointTicket,
-    batch_body,
-    next_batch,
-    parse_place,
-    program_id,
-    seconds_of,
-    start_after,
-    start_of,
-)
+from xbus.http import batches
 from xbus.http.bodies import FORMATS, items_of
 from xbus.http.dialects.gateway import Gateway, JsonAnswer, Operation
 from xbus.http.front import ask, publish
@@ -180,8 +166,8 @@ async def _post_envelope(gateway: Gateway, request: Request) -> Response:
 async def _ask(gateway: Gateway, request: Request) -> Response:
     (receipt, reply), notes = await _sent(gateway, request, ask)
     headers = {"x-xbus-envelope-id": receipt.envelope_id, "x-xbus-position": str(receipt.position), **notes}
-    if MSGPACK in request.headers.get("accept", ""):
-        return Response(pack(reply), headers=headers, media_type=MSGPACK)
+    if batches.MSGPACK in request.headers.get("accept", ""):
+        return Response(pack(reply), headers=headers, media_type=batches.MSGPACK)
     return Response(f"{_json(reply)}\n", headers=headers, media_type="application/json")
 
 
@@ -193,7 +179,7 @@ def _json(reply: Value) -> str:
         pass
     raise Refused(
         "the reply has values that JSON has not, and the envelope is sealed",
-        f"ask with Accept: {MSGPACK}",
+        f"ask with Accept: {batches.MSGPACK}",
         code="reply_not_json",
     )
 
@@ -307,12 +293,12 @@ _RANGES = AnswerReader("xbus.renew_ranges", RangesAnswer)
 async def _get_batch(gateway: Gateway, request: Request) -> Response:
     asked = options_of(request.query_params, BATCH_OPTIONS)
     token = token_of(request.headers)
-    done = CheckpointTicket.parse(asked["done"]) if "done" in asked else None
-    wanted = BatchRequest(
+    done = batches.CheckpointTicket.parse(asked["done"]) if "done" in asked else None
+    wanted = batches.BatchRequest(
         request.path_params["reader"],
         token,
-        program_id(token, asked.get("program", "")) if done is None else done.program,
-        seconds_of(asked.get("wait", "0")),
+        batches.program_id(token, asked.get("program", "")) if done is None else done.program,
+        batches.seconds_of(asked.get("wait", "0")),
         _bounds(asked, gateway.settings.max_document_bytes),
         done,
     )
@@ -320,21 +306,21 @@ async def _get_batch(gateway: Gateway, request: Request) -> Response:
     async def is_gone() -> bool:
         return gateway.tails.is_stopping or await request.is_disconnected()
 
-    answer = await next_batch(gateway.back, wanted, is_gone)
+    answer = await batches.next_batch(gateway.back, wanted, is_gone)
     if answer["batch"] is None:
         return Response(status_code=HTTPStatus.NO_CONTENT, headers={"x-xbus-lease": f"{answer['lease']:g}"})
-    media_type = accepted(request.headers.get("accept", ""), BATCH_FORMATS)
-    ticket = CheckpointTicket.of(answer["batch"], wanted.program)
+    media_type = accepted(request.headers.get("accept", ""), batches.BATCH_FORMATS)
+    ticket = batches.CheckpointTicket.of(answer["batch"], wanted.program)
     return _written(gateway, answer["batch"], ticket, media_type, answer["lease"])
 
 
 def _written(
-    gateway: Gateway, batch: ClaimedBatchMap, ticket: CheckpointTicket, media_type: str, lease: float
+    gateway: Gateway, batch: ClaimedBatchMap, ticket: batches.CheckpointTicket, media_type: str, lease: float
 ) -> Response:
     events = [read_event(told) for told in batch["events"]]
     room = gateway.room.held(COPIES * sum(len(told["data"]) for told in batch["events"]))
     try:
-        body = batch_body(media_type, batch, events, ticket)
+        body = batches.batch_body(media_type, batch, events, ticket)
     except BaseException:
         room.close()
         raise
@@ -355,7 +341,7 @@ async def _post_checkpoint(gateway: Gateway, request: Request) -> Response:
     return JsonAnswer({"lease": int(lease) if lease == int(lease) else lease})
 
 
-def _checkpoint(told: object) -> tuple[CheckpointTicket, list[int] | None]:
+def _checkpoint(told: object) -> tuple[batches.CheckpointTicket, list[int] | None]:
     ticket = told.get("checkpoint") if isinstance(told, dict) else None
     place = told.get("place") if isinstance(told, dict) else None
     if not isinstance(ticket, str) or not isinstance(place, str | None):
@@ -364,7 +350,7 @@ def _checkpoint(told: object) -> tuple[CheckpointTicket, list[int] | None]:
             'send {"checkpoint": "…"} as it came with the batch; and "place": "1234:0:3" to settle it in part',
             code="bad_body",
         )
-    return CheckpointTicket.parse(ticket), None if place is None else parse_place(place)
+    return batches.CheckpointTicket.parse(ticket), None if place is None else batches.parse_place(place)
 
 
 async def _post_renewal(gateway: Gateway, request: Request) -> Response:
@@ -384,7 +370,7 @@ async def _get_tail(gateway: Gateway, request: Request) -> Response:
     asked = options_of(request.query_params, TAIL_OPTIONS)
     question = TailQuestion(token_of(request.headers), request.path_params["type"], asked.get("key"))
     last = one_value(request.headers, LAST_EVENT_ID)
-    start = start_after(last) if last else start_of(asked.get("from", "head"), gateway.clock.now())
+    start = batches.start_after(last) if last else batches.start_of(asked.get("from", "head"), gateway.clock.now())
     first = await gateway.tails.look(question, start)
     return TailAnswer(Follower(gateway.tails, question, first))
 
@@ -407,7 +393,7 @@ def options_of(given: QueryParams, known: Mapping[str, str]) -> dict[str, str]:
 
 def _caller(request: Request) -> tuple[str, str]:
     token = token_of(request.headers)
-    return token, program_id(token, options_of(request.query_params, PROGRAM).get("program", ""))
+    return token, batches.program_id(token, options_of(request.query_params, PROGRAM).get("program", ""))
 
 
 def _bounds(asked: Mapping[str, str], most_bytes: int) -> dict[str, Value]:
@@ -429,7 +415,7 @@ READING_OPERATIONS = (
         {200: "The batch.", 204: "Nothing is there."},
         (*READING_REFUSALS, "reader_not_ready", "place_not_in_batch", "gateway_full"),
         query=BATCH_OPTIONS,
-        produces={JSON: BATCH, NDJSON: {}, MSGPACK: {}},
+        produces={batches.JSON: BATCH, batches.NDJSON: {}, batches.MSGPACK: {}},
     ),
     Operation(
         "POST",
@@ -438,8 +424,8 @@ READING_OPERATIONS = (
         _post_checkpoint,
         {200: "It is settled, durably."},
         (*READING_REFUSALS, "bad_body", "body_too_large", "place_not_in_batch"),
-        (JSON,),
-        produces={JSON: LEASE},
+        (batches.JSON,),
+        produces={batches.JSON: LEASE},
     ),
     Operation(
         "POST",
@@ -449,7 +435,7 @@ READING_OPERATIONS = (
         {200: "The ranges that it has, and those that it is to give up."},
         READING_REFUSALS,
         query=PROGRAM,
-        produces={JSON: RANGES},
+        produces={batches.JSON: RANGES},
     ),
     Operation(
         "POST",
