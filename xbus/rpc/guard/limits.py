@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from xbus.rpc.guard import tcp
@@ -72,9 +73,9 @@ def judge(measured: Iterable[Traffic], limits: TrafficLimits, cut_off: Callable[
     kept = [traffic for traffic in measured if not _is_cut(traffic, limits, cut_off)]
     strangers = [traffic for traffic in kept if not traffic.connection.is_known]
     for crowd, size, most, reason in (
-        (strangers, _endless, limits.stranger, ENDLESS),
-        (kept, _ahead, limits.ahead_of_all, READ_AHEAD),
-        (kept, _unsent, limits.unsent_of_all, UNREAD_ANSWERS),
+        (strangers, attrgetter("endless"), limits.stranger, ENDLESS),
+        (kept, attrgetter("ahead"), limits.ahead_of_all, READ_AHEAD),
+        (kept, attrgetter("unsent"), limits.unsent_of_all, UNREAD_ANSWERS),
     ):
         total = sum(map(size, crowd))
         for traffic in sorted(crowd, key=size, reverse=True):
@@ -95,18 +96,6 @@ def _is_cut(traffic: Traffic, limits: TrafficLimits, cut_off: Callable[[Connecti
         return False
     cut_off(traffic.connection, reason)
     return True
-
-
-def _ahead(traffic: Traffic) -> int:
-    return traffic.ahead
-
-
-def _endless(traffic: Traffic) -> int:
-    return traffic.endless
-
-
-def _unsent(traffic: Traffic) -> int:
-    return traffic.unsent
 
 
 def measured(connection: Connection, now: float, *, all_passed: bool) -> Traffic | None:
