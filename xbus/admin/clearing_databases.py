@@ -1,8 +1,9 @@
 """Finds the clearing databases that consumers announce, and reads what waits there for a person."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
+from xbus.admin.repair.payload import Payload
 from xbus.broker.journal.database.clearing_items import ClearingItem, read_clearing_items
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.rpc.codec import Key, Value
@@ -79,6 +80,13 @@ class ClearingList:
     items: list[tuple[ClearingItem, ClearingDatabase]]
     errors: list[XbusError]
     below: int | None
+
+    def shown(self, secrets: Mapping[str, Set[str]]) -> list[tuple[ClearingItem, ClearingDatabase, Payload]]:
+        """Give each item with its database and its value, which hides the secret fields of its type."""
+        return [
+            (item, database, Payload.of(item.data, secrets.get(item.type or "", frozenset())))
+            for item, database in self.items
+        ]
 
 
 def read_all(databases: Iterable[ClearingDatabase], state: str | None, before: int | None, limit: int) -> ClearingList:

@@ -369,23 +369,15 @@ def serve_for_persons(router: APIRouter, kind: type[BusAction]) -> None:
 
     # FastAPI reads the form by its class.
     perform.__annotations__["given"] = Annotated[form_of(kind), Form()]
-    place = f"{DO}/{kind.path}"
-    router.add_api_route(
-        place,
-        ask,
-        methods=["GET"],
-        name=f"ask {kind.path}",
-        response_class=HTMLResponse,
-        route_class_override=reserved_for(kind.right),
-    )
-    router.add_api_route(
-        place,
-        perform,
-        methods=["POST"],
-        name=f"do {kind.path}",
-        response_class=HTMLResponse,
-        route_class_override=reserved_for(kind.right),
-    )
+    for method, endpoint, name in (("GET", ask, "ask"), ("POST", perform, "do")):
+        router.add_api_route(
+            f"{DO}/{kind.path}",
+            endpoint,
+            methods=[method],
+            name=f"{name} {kind.path}",
+            response_class=HTMLResponse,
+            route_class_override=reserved_for(kind.right),
+        )
 
 
 def serve_for_programs(router: APIRouter, kind: type[BusAction]) -> None:

@@ -29,7 +29,7 @@ from xbus.monitor.bus import BusAccess
 from xbus.monitor.features import ACTIONS, PAGES, RESOURCES
 from xbus.monitor.live.sampler import Audience, Sampler
 from xbus.monitor.people import Door
-from xbus.monitor.rendering import PACKAGE, Parts, Renderer
+from xbus.monitor.rendering import PACKAGE, Parts, templates
 from xbus.monitor.shield import API, Shield
 from xbus.periodic import after_every
 from xbus.system import service_manager
@@ -83,7 +83,7 @@ def show(frame: FastAPI, bus: BusAccess, *, is_encrypted: bool) -> None:
     """Have a frame show a bus, in place of the one that it showed."""
     door = Door(bus.journal, bus.config.monitor, bus.passwords, bus.clock)
     sampler = Sampler(bus, Audience())
-    frame.state.parts = Parts(bus, door, Renderer(), sampler, is_encrypted=is_encrypted)
+    frame.state.parts = Parts(bus, door, templates(), sampler, is_encrypted)
 
 
 def _for_persons() -> APIRouter:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
 from typing import Annotated, TypeAlias
@@ -34,54 +35,47 @@ from xbus.web.requests import client_is_known
 PACKAGE = "xbus.monitor"
 
 
-class Renderer:
-    """The templates of the monitor."""
-
-    def __init__(self) -> None:
-        self._environment = jinja2.Environment(
-            loader=jinja2.PackageLoader(PACKAGE),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            finalize=_harmless,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._environment.filters.update(
-            moment=moment,
-            counted=counted,
-            short=shortened,
-            tone=tone,
-            command=shlex.join,
-            json=_json,
-            segment=_segment,
-            exactly=_exactly,
-        )
-        self._environment.globals.update(version=installed_version(), assets=_assets_version(), link=link)
-
-    def render(self, template: str, facts: dict[str, object]) -> str:
-        """Make the text of a template."""
-        return self._environment.get_template(template).render(facts)
+def templates() -> jinja2.Environment:
+    """Make the templates of the monitor."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(PACKAGE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_harmless,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        moment=moment,
+        counted=counted,
+        short=shortened,
+        tone=tone,
+        command=shlex.join,
+        json=_json,
+        segment=_segment,
+        exactly=_exactly,
+    )
+    environment.globals.update(version=installed_version(), assets=_assets_version(), link=link)
+    return environment
 
 
+@dataclass(frozen=True, slots=True)
 class MonitorPage:
     """The answer to one request of one visitor.
 
     Args:
-        renderer: has the templates.
+        templates: of the monitor.
         now: the moment, for ages.
         visitor: the person; None before the log-in.
         path: the path of the request, which the menu shows as the present one.
         is_fragment: whether only the part of the page is wanted that changes.
     """
 
-    def __init__(
-        self, renderer: Renderer, now: datetime, visitor: Visitor | None, path: str, *, is_fragment: bool = False
-    ) -> None:
-        self._renderer = renderer
-        self._now = now
-        self._visitor = visitor
-        self._path = path
-        self.is_fragment = is_fragment
+    templates: jinja2.Environment
+    now: datetime
+    visitor: Visitor | None
+    path: str
+    is_fragment: bool = False
 
     def __call__(self, template: str, *, status: int = 200, **facts: object) -> HTMLResponse:
         """Make the page of a template.
@@ -90,18 +84,18 @@ class MonitorPage:
             status: the status of the answer.
             facts: the variables of the template.
         """
-        now = self._now
+        now = self.now
         given = {
-            "visitor": self._visitor,
+            "visitor": self.visitor,
             "Right": Right,
-            "path": self._path,
+            "path": self.path,
             "frame": "fragment.html" if self.is_fragment else "page.html",
             "now": now,
             "age": lambda at: age(at, now),
             "until": lambda at: f"in {age(now, at)}" if at > now else "now",
             **facts,
         }
-        return HTMLResponse(self._renderer.render(template, given), status)
+        return HTMLResponse(self.templates.get_template(template).render(given), status)
 
 
 def tone(state: object) -> str:
@@ -170,23 +164,23 @@ LIVE = "/live"
 """Below it a page that is open asks by itself, without its person."""
 
 
+@dataclass(frozen=True, slots=True)
 class Parts:
     """The parts of the monitor that requests need.
 
     Args:
         bus: all that pages ask.
         door: knows persons.
-        renderer: makes pages.
+        templates: of pages.
         sampler: knows how the bus is just now.
         is_encrypted: whether browsers come by HTTPS, so that cookies travel by nothing else.
     """
 
-    def __init__(self, bus: BusAccess, door: Door, renderer: Renderer, sampler: Sampler, *, is_encrypted: bool) -> None:
-        self.bus = bus
-        self.door = door
-        self.renderer = renderer
-        self.sampler = sampler
-        self.is_encrypted = is_encrypted
+    bus: BusAccess
+    door: Door
+    templates: jinja2.Environment
+    sampler: Sampler
+    is_encrypted: bool
 
 
 def parts_of(request: Request) -> Parts:
@@ -283,7 +277,7 @@ def reserved_for(right: Right) -> type[APIRoute]:
 
 
 def _page(request: Request, parts: TheParts, visitor: TheVisitor) -> MonitorPage:
-    return MonitorPage(parts.renderer, parts.bus.now(), visitor, request.url.path, is_fragment=is_fragment(request))
+    return MonitorPage(parts.templates, parts.bus.now(), visitor, request.url.path, is_fragment(request))
 
 
 ThePage: TypeAlias = Annotated[MonitorPage, Depends(_page)]

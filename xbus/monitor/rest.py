@@ -27,11 +27,6 @@ class ObjectResponse(Response):
         return f"{escaped(written)}\n".encode()
 
 
-def answer(found: JsonObject) -> ObjectResponse:
-    """Answer with one object."""
-    return ObjectResponse(found)
-
-
 def answer_list(found: Iterable[JsonObject], after: Mapping[str, object] | None = None) -> ObjectResponse:
     """Answer with the objects of a list.
 

@@ -255,9 +255,8 @@ def _answer(request: Request, error: XbusError, status: HTTPStatus, headers: obj
         return problem(error, status)
     if status is HTTPStatus.UNAUTHORIZED:
         return _to_log_in(request)
-    page = MonitorPage(
-        parts_of(request).renderer, parts_of(request).bus.now(), None, "", is_fragment=is_fragment(request)
-    )
+    parts = parts_of(request)
+    page = MonitorPage(parts.templates, parts.bus.now(), None, "", is_fragment(request))
     return page("problem.html", status=status, error=error)
 
 

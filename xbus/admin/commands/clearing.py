@@ -69,10 +69,7 @@ def list_(
         databases = list(clearing_databases(emitter.consumers(), type_name))
     secrets = _secrets(bus, way, show_secrets)
     listed = read_all(databases, None if state == ALL else state, before, limit)
-    found = [
-        (item, database, Payload.of(item.data, secrets.get(item.type or "", frozenset())))
-        for item, database in listed.items
-    ]
+    found = listed.shown(secrets)
     if output.as_json:
         output.objects(of_clearing_item(item, payload.plain, database) for item, database, payload in found)
     elif found:

@@ -13,7 +13,7 @@ from xbus.broker.journal.operations.bots import BotRunStatus, list_bots, list_ru
 from xbus.monitor.actions import serve_answer
 from xbus.monitor.features.entries import read_entry
 from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheVisitor
-from xbus.monitor.rest import ObjectResponse, answer
+from xbus.monitor.rest import ObjectResponse
 from xbus.states import BotRunState
 
 router = APIRouter()
@@ -87,7 +87,7 @@ serve_answer(api, "/runs", bot.runs, "list_runs")
 def show_run_json(bus: TheBus, _: TheVisitor, run_id: RunPath) -> ObjectResponse:
     """Show a run, with the end of what its last attempt printed."""
     found = bus.read(lambda connection: read_run(connection, run_id))
-    return answer({**of_run(found), "log": found.log})
+    return ObjectResponse({**of_run(found), "log": found.log})
 
 
 ACTIONS = (FireBot, ReleaseBot)

@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse
 
 from xbus.admin.clearing_databases import ClearingList, clearing_databases, read_all
 from xbus.admin.objects import of_clearing_item
-from xbus.admin.repair.payload import Payload, as_json, mask_details, read_json
+from xbus.admin.repair.payload import as_json, mask_details, read_json
 from xbus.admin.signatures import UNSAID, BusAction, CommandBus, argument, typed
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.operations.event_types import read_secret_fields
@@ -27,7 +27,7 @@ from xbus.errors import Refused, XbusError
 from xbus.monitor.features.envelopes import Limit
 from xbus.monitor.queries import ClearingQuery, ItemId
 from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, link
-from xbus.monitor.rest import ObjectResponse, answer
+from xbus.monitor.rest import ObjectResponse
 from xbus.monitor.shield import status_of
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.curve import read_password
@@ -126,11 +126,7 @@ def list_(bus: TheBus, page: ThePage, query: Annotated[ClearingQuery, Query()]) 
     except XbusError as error:
         found = ClearingList([], [error], None)
         return page("clearing/list.html", status=status_of(error), found=found, shown=[], query=query, more=None)
-    secrets = bus.read(read_secret_fields)
-    shown = [
-        (item, database, Payload.of(item.data, secrets.get(item.type or "", frozenset())))
-        for item, database in found.items
-    ]
+    shown = found.shown(bus.read(read_secret_fields))
     more = None if found.below is None else link("/clearing", **{**query.model_dump(), "before": found.below})
     return page("clearing/list.html", found=found, shown=shown, query=query, more=more)
 
@@ -158,14 +154,11 @@ def list_json(
 ) -> ObjectResponse:
     """List items of all consumers, the newest of each first. ``errors`` names the databases that can't be read."""
     listed = ClearingDesk(bus.config).list_items(query.wanted_state, query.type or None, query.before, limit)
-    secrets = bus.read(read_secret_fields)
-    found = [
-        of_clearing_item(item, Payload.of(item.data, secrets.get(item.type or "", frozenset())).plain, database)
-        for item, database in listed.items
-    ]
+    shown = listed.shown(bus.read(read_secret_fields))
+    found = [of_clearing_item(item, payload.plain, database) for item, database, payload in shown]
     errors = [{"code": error.code, "cause": error.cause, "next_step": error.next_step} for error in listed.errors]
     after = None if listed.below is None else {"before": listed.below}
-    return answer({"found": found, "next": after, "errors": errors})
+    return ObjectResponse({"found": found, "next": after, "errors": errors})
 
 
 @api.get("/{request_type}/{item_id}", operation_id="show_clearing")
@@ -173,7 +166,7 @@ def show_json(bus: TheBus, _: TheVisitor, request_type: str, item_id: ItemId) ->
     """Show what a consumer says about an item."""
     secrets = bus.read(read_secret_fields)
     details = ClearingDesk(bus.config).details(request_type, item_id)
-    return answer({"details": [as_json(each) for each in mask_details(details, secrets)]})
+    return ObjectResponse({"details": [as_json(each) for each in mask_details(details, secrets)]})
 
 
 MOST_LETTERS = 100_000

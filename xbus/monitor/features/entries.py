@@ -222,7 +222,10 @@ def shown_changes(planned: PlannedChange) -> list[ShownChange]:
 
 def differences(before: str, after: str) -> list[DiffLine]:
     """Compare two texts."""
-    return list(_compared(before, after))[:MOST_LINES]
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
+    # The first two name the files. A text may have lines that look like them.
+    shown = (DiffLine(line[:1], line[1:]) for line in islice(lines, 2, None) if line[:1] in "+- ")
+    return list(islice(shown, MOST_LINES))
 
 
 def _lines(change: Change) -> list[DiffLine]:
@@ -235,14 +238,6 @@ def _lines(change: Change) -> list[DiffLine]:
         case Move.CHANGE if change.before is not None:
             return differences(bus_file.write(BusSpec.holding(change.section, change.name, change.before)), after)
     return differences("", after)
-
-
-def _compared(before: str, after: str) -> Iterator[DiffLine]:
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
-    # The first two name the files. A text may have lines that look like them.
-    for line in islice(lines, 2, None):
-        if line[:1] in "+- ":
-            yield DiffLine(line[:1], line[1:])
 
 
 MOST_LETTERS = 64 * 1024 * 1024

@@ -11,20 +11,13 @@ from xbus.admin.commands.failure import AssignFailures, CommentFailures, Release
 from xbus.admin.objects import of_failure_group, of_group_detail
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.database.connection import Connection
-from xbus.broker.journal.operations.failures import (
-    GroupFilters,
-    GroupPage,
-    list_groups,
-    show_failure,
-    show_group,
-    unknown_failure,
-)
+from xbus.broker.journal.operations import failures
 from xbus.broker.journal.people import known_person, list_persons
 from xbus.monitor.actions import QueryForm, query_of, serve_answer
 from xbus.monitor.features.envelopes import Limit
 from xbus.monitor.queries import Before
 from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, link
-from xbus.monitor.rest import ObjectResponse, answer, answer_list
+from xbus.monitor.rest import ObjectResponse, answer_list
 from xbus.states import TRACKING_MOVES, TrackingState
 
 router = APIRouter(prefix="/failures")
@@ -38,12 +31,12 @@ SET_STATES = [state for state in TrackingState if state is not TrackingState.UNP
 GroupQuery: TypeAlias = Annotated[QueryForm, Depends(query_of(failure.list_, "fingerprint", "envelope_id"))]
 
 
-def _page_of(connection: Connection, query: QueryForm, *names: str) -> GroupPage:
+def _page_of(connection: Connection, query: QueryForm, *names: str) -> failures.GroupPage:
     """List as many groups as one look finds."""
-    filters = query.fill(GroupFilters, "role", "code", "state", "owner")
+    filters = query.fill(failures.GroupFilters, "role", "code", "state", "owner")
     if filters.owner is not None:
         known_person(connection, filters.owner)
-    return query.fill(partial(list_groups, connection, filters, limit=PAGE_ROWS), "before", *names)
+    return query.fill(partial(failures.list_groups, connection, filters, limit=PAGE_ROWS), "before", *names)
 
 
 @router.get("")
@@ -69,7 +62,7 @@ def list_(bus: TheBus, page: ThePage, query: GroupQuery) -> HTMLResponse:
 @router.get("/groups/{fingerprint}")
 def show_one_group(bus: TheBus, page: ThePage, fingerprint: str, before: Before = None) -> HTMLResponse:
     """Show a group: how many and since when, its newest failures, and what people did with all of it."""
-    detail = bus.read(lambda connection: show_group(connection, fingerprint, before=before, limit=PAGE_ROWS))
+    detail = bus.read(lambda connection: failures.show_group(connection, fingerprint, before=before, limit=PAGE_ROWS))
     here = f"/failures/groups/{fingerprint}"
     older = link(here, before=detail.failures[-1].id) if len(detail.failures) == PAGE_ROWS else None
     return page("failures/group.html", detail=detail, it=detail.group, here=here, older=older, states=SET_STATES)
@@ -79,10 +72,10 @@ def show_one_group(bus: TheBus, page: ThePage, fingerprint: str, before: Before 
 def show(bus: TheBus, page: ThePage, failure_id: int) -> HTMLResponse:
     """Show a failure: where it happened, the recipient's words, and what people did about it."""
     with bus.reading() as connection:
-        detail = show_failure(connection, failure_id)
+        detail = failures.show_failure(connection, failure_id)
         if detail is None:
-            raise unknown_failure(failure_id)
-        group = show_group(connection, detail.summary.fingerprint, limit=1).group
+            raise failures.unknown_failure(failure_id)
+        group = failures.show_group(connection, detail.summary.fingerprint, limit=1).group
     following = TRACKING_MOVES[detail.summary.tracking]
     return page(
         "failures/show.html",
@@ -116,8 +109,8 @@ def show_group_json(
     bus: TheBus, _: TheVisitor, fingerprint: str, before: Before = None, limit: Limit = 20
 ) -> ObjectResponse:
     """Show a group: its newest failures, and what people did with all of it."""
-    detail = bus.read(lambda connection: show_group(connection, fingerprint, before=before, limit=limit))
-    return answer(of_group_detail(detail))
+    detail = bus.read(lambda connection: failures.show_group(connection, fingerprint, before=before, limit=limit))
+    return ObjectResponse(of_group_detail(detail))
 
 
 serve_answer(api, "/{failure_id:int}", failure.show, "show_failure")

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, StreamingResponse
 
+from xbus.admin.output import counted
 from xbus.broker.journal.samples.attention import MOST_READ, AttentionGroup
 from xbus.broker.journal.samples.keeping import read_totals
 from xbus.broker.journal.writes import PauseEntry, PauseKind
@@ -127,7 +128,7 @@ def _problem(problem: HealthProblem) -> NeededDecision:
 def _parked(group: AttentionGroup, what: str) -> NeededDecision:
     return NeededDecision(
         "bad",
-        f"{_number(group, what)} parked for {group.role}",
+        f"{counted(group.number, what, at_least=group.at_least)} parked for {group.role}",
         group.code,
         f"parked with the code {group.code}",
         "see why, then resume, correct or drop",
@@ -138,9 +139,10 @@ def _parked(group: AttentionGroup, what: str) -> NeededDecision:
 
 def _failures(group: AttentionGroup) -> NeededDecision:
     at = f" at {group.role}" if group.role is not None else ""
+    number = counted(group.number, "failure", at_least=group.at_least)
     return NeededDecision(
         "busy",
-        f"{_number(group, 'failure')}{at} that nobody has looked at",
+        f"{number}{at} that nobody has looked at",
         group.code,
         f"calls failed with {group.code}",
         "look at one, and say how far you are with it",
@@ -169,10 +171,6 @@ def _left_open(login: str, told: str, since: datetime) -> NeededDecision:
         link("/envelopes", state="open", emitter=login),
         since,
     )
-
-
-def _number(group: AttentionGroup, what: str) -> str:
-    return f"{'at least ' if group.at_least else ''}{group.number:,} {what}{'s' * (group.number != 1)}"
 
 
 def _address_of(kind: str, name: str) -> str:

@@ -9,17 +9,7 @@ from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from xbus.admin.commands import audit as audit_commands
-from xbus.admin.commands.person import (
-    RIGHTS,
-    AddToken,
-    DisablePerson,
-    EnablePerson,
-    EndSessions,
-    PersonAction,
-    RemoveToken,
-    SetRights,
-    check_gift,
-)
+from xbus.admin.commands import person as person_commands
 from xbus.admin.signatures import BusAction, CommandBus, SecretText, argument, option, typed
 from xbus.broker.journal import people
 from xbus.broker.journal.configuration import Section, check_login, set_password
@@ -90,7 +80,7 @@ def caller_of(request: Request) -> Caller:
 
 
 def _form(request: Request, parts: TheParts, then: str, name: str = "", error: CallError | None = None) -> HTMLResponse:
-    page = MonitorPage(parts.renderer, parts.bus.now(), None, request.url.path)
+    page = MonitorPage(parts.templates, parts.bus.now(), None, request.url.path)
     status = HTTPStatus.OK if error is None else status_of(error)
     return page("log_in.html", status=status, then=local(then), name=name, error=error)
 
@@ -159,7 +149,7 @@ class AddPerson(BusAction):
     words = "person add"
 
     name: str = argument(title="Name", about="To log in by.", longest=255)
-    rights: Sequence[Right] = RIGHTS
+    rights: Sequence[Right] = person_commands.RIGHTS
 
     def command(self) -> list[str]:
         return [*super().command(), "--no-password"]
@@ -168,14 +158,14 @@ class AddPerson(BusAction):
         yield "Adds a person who has no password yet."
 
     def carry_out(self, bus: CommandBus) -> Iterator[str]:
-        check_gift(bus, self.rights)
+        person_commands.check_gift(bus, self.rights)
         with bus.writing() as connection:
             added = people.add_person(connection, self.name, self.rights, None, bus.now())
         yield f"Person {added.name} is added: {write_rights(added.rights)}."
         yield "Set a password next."
 
 
-class SetPassword(PersonAction):
+class SetPassword(person_commands.PersonAction):
     """Set the password of a person, and end all sessions. Tokens stay."""
 
     path = "people/password"
@@ -189,7 +179,7 @@ class SetPassword(PersonAction):
         check_new(password)
         password_hash = bus.hash_password(password)
         with bus.writing() as connection:
-            check_gift(bus, people.known_person(connection, self.name).rights)
+            person_commands.check_gift(bus, people.known_person(connection, self.name).rights)
             people.set_password(connection, self.name, password_hash, bus.now())
         yield f"The password of person {self.name} is set, and all sessions have ended."
 
@@ -253,11 +243,11 @@ ACTIONS = (
     AddPerson,
     SetPassword,
     ChangeOwnPassword,
-    AddToken,
+    person_commands.AddToken,
     SetLoginPassword,
-    SetRights,
-    DisablePerson,
-    EnablePerson,
-    EndSessions,
-    RemoveToken,
+    person_commands.SetRights,
+    person_commands.DisablePerson,
+    person_commands.EnablePerson,
+    person_commands.EndSessions,
+    person_commands.RemoveToken,
 )

@@ -26,7 +26,7 @@ from xbus.monitor.actions import serve_answer
 from xbus.monitor.drawings.plot import LinePlot
 from xbus.monitor.live.plots import RANGES, USUAL, RangeName, draw_role_plots
 from xbus.monitor.rendering import LIVE, TheBus, ThePage, TheRange, TheVisitor
-from xbus.monitor.rest import ObjectResponse, answer, answer_list
+from xbus.monitor.rest import ObjectResponse, answer_list
 
 router = APIRouter()
 
@@ -118,7 +118,7 @@ Login = Annotated[str, Path(max_length=255)]
 async def health(bus: TheBus, _: TheVisitor) -> ObjectResponse:
     """Tell how front and back are; null for one that does not answer."""
     front, back = await bus.broker.health_of_both()
-    return answer({"front": front, "back": back})
+    return ObjectResponse({"front": front, "back": back})
 
 
 serve_answer(api, "/roles", recipient.list_, "list_roles")

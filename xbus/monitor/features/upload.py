@@ -1,9 +1,8 @@
 """Uploading a file: its first items are shown, then its person sends it as an emitter does, through the front."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -94,23 +93,6 @@ def ask(bus: TheBus, page: ThePage) -> HTMLResponse:
     return page("upload/form.html", descriptors=descriptors, it=stored.in_use)
 
 
-@dataclass(frozen=True, slots=True)
-class UploadPreview:
-    """The begin of a file.
-
-    Args:
-        items: the first ones.
-        faults: bad lines, with what is wrong.
-        entries: how many were read.
-        is_whole: whether that is all of them.
-    """
-
-    items: Sequence[object]
-    faults: list[str]
-    entries: int
-    is_whole: bool
-
-
 @router.post("/preview")
 def preview(bus: TheBus, page: ThePage, file: TheUpload, asked: TheAnswers) -> HTMLResponse:
     """Show the first items, and lines that are bad; nothing is sent."""
@@ -118,16 +100,21 @@ def preview(bus: TheBus, page: ThePage, file: TheUpload, asked: TheAnswers) -> H
     found: list[str] = []
     with _received(file, descriptor, asked, found) as (items, digest):
         seen = list(islice(items.entries(lambda _: None), CHECKED_ENTRIES + 1))
-        shown = UploadPreview(
-            [showable(entry.item) for entry in seen if not entry.fault][:SHOWN_ITEMS],
-            [items.describe(entry, entry.fault) for entry in seen if entry.fault][:SHOWN_FAULTS],
-            min(len(seen), CHECKED_ENTRIES),
-            len(seen) <= CHECKED_ENTRIES,
-        )
+        good = [showable(entry.item) for entry in seen if not entry.fault]
+        faults = [items.describe(entry, entry.fault) for entry in seen if entry.fault][:SHOWN_FAULTS]
         found.append(_read_as(items))
-    if any(NO_TEXT in fault for fault in shown.faults):
+    if any(NO_TEXT in fault for fault in faults):
         found.append(f"Correct the lines{CHOICES.or_encoding()}.")
-    return page("upload/preview.html", shown=shown, type=event_type, digest=digest, found=found)
+    return page(
+        "upload/preview.html",
+        items=good[:SHOWN_ITEMS],
+        faults=faults,
+        entries_read=min(len(seen), CHECKED_ENTRIES),
+        is_whole=len(seen) <= CHECKED_ENTRIES,
+        type=event_type,
+        digest=digest,
+        found=found,
+    )
 
 
 @router.post("")

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from xbus.broker.journal.log.catalog import read_version
 from xbus.broker.journal.samples import keeping
@@ -238,15 +238,6 @@ LONGEST_PAUSE_SECONDS = 30.0
 MINUTE = timedelta(seconds=60)
 
 
-class _LookedAt(NamedTuple):
-    """The parts of one look at the journal."""
-
-    taken: TakenSample
-    outline: BusOutline
-    attention: Attention
-    readers: Sequence[ReaderFigures]
-
-
 class Sampler:
     """Looks at the bus again and again.
 
@@ -311,14 +302,14 @@ class Sampler:
         counts = await asyncio.to_thread(self._bus.broker.delivered, role_ids)
         return self._deliveries.since_last(counts, at, taken.sample.observed)
 
-    def _read(self, now: datetime) -> _LookedAt:
+    def _read(self, now: datetime) -> tuple[TakenSample, BusOutline, Attention, Sequence[ReaderFigures]]:
         open_before = now - span(60 * self._bus.config.health.open_minutes)
         with self._bus.reading() as connection:
             taken = take(connection, self._lags, now)
             if self._outline is None or self._outline.version != read_version(connection):
                 self._outline = read_bus(connection)
             attention, readers = read_attention(connection, open_before), read_reader_figures(connection)
-            return _LookedAt(taken, self._outline, attention, readers)
+            return taken, self._outline, attention, readers
 
     def _keep(self, sample: Sample, now: datetime) -> Sample | None:
         """Keep a sample, and give what the samples of the last minute came to."""
