@@ -376,7 +376,7 @@ def facts(known: Mapping[str, object]) -> Iterator[str]:
     """Write one line for each existing fact, the values below each other."""
     existing = {name: value for name, value in known.items() if value is not None}
     width = max(map(len, existing), default=0) + 1
-    return (f"{name:<{width}} {_fact(value)}" for name, value in existing.items())
+    return (f"{name:<{width}} {_text(value)}" for name, value in existing.items())
 
 
 def moment(at: datetime | None) -> str | None:
@@ -417,10 +417,6 @@ def escaped(document: str) -> str:
         character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
         for character in document
     )
-
-
-def _fact(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else on_one_line(str(value))
 
 
 def plain(value: object) -> str:

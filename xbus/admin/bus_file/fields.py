@@ -95,14 +95,6 @@ def _list_of(is_right: Check) -> Check:
     return lambda value: isinstance(value, list) and all(map(is_right, value))
 
 
-def is_new_types(value: Any) -> bool:
-    return is_name(value) and value.endswith("*") and "*" not in value[:-1]
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MOST_LETTERS and "\0" not in value
-
-
 def is_plain(value: Any) -> bool:
     """Check whether JSON has this value, too: TOML's moments and infinite numbers it has not."""
     match value:
@@ -137,18 +129,6 @@ def _read_start(value: object) -> str | int | datetime | None:
     except ValueError:
         return None
     return moment if isinstance(moment, datetime) and moment.tzinfo is not None else None
-
-
-def _is_minutes(value: Any) -> bool:
-    return value == "never" or is_number(value, YEAR // 60)
-
-
-def _read_minutes(value: Any) -> float:
-    return math.inf if value == "never" else float(value)
-
-
-def _write_minutes(value: float) -> float | str:
-    return "never" if value == math.inf else value
 
 
 def is_span(value: Any) -> bool:
@@ -206,10 +186,10 @@ SECONDS = TableKey(
     shape=FieldShape.NUMBER,
 )
 MINUTES = TableKey(
-    _is_minutes,
+    lambda value: value == "never" or is_number(value, YEAR // 60),
     f'a number of minutes from 0 to {YEAR // 60}, which is a year, or "never"',
-    read=_read_minutes,
-    write=_write_minutes,
+    read=lambda value: math.inf if value == "never" else float(value),
+    write=lambda value: "never" if value == math.inf else value,
     shape=FieldShape.NUMBER,
 )
 SPAN = TableKey(
@@ -227,7 +207,11 @@ LAG = TableKey(
     means="The most envelopes that it may lack, or the age of the oldest of them, such as 2h.",
 )
 SWITCH = TableKey(lambda value: isinstance(value, bool), "true or false", default=False, shape=FieldShape.SWITCH)
-TEXT = TableKey(_is_text, f"a text of at most {MOST_LETTERS:,} letters", default="")
+TEXT = TableKey(
+    lambda value: isinstance(value, str) and len(value) <= MOST_LETTERS and "\0" not in value,
+    f"a text of at most {MOST_LETTERS:,} letters",
+    default="",
+)
 
 OF_SERVICE = replace(NAME, shape=FieldShape.CHOICE, refers_to=Section.SERVICE)
 
@@ -440,7 +424,7 @@ SECTIONS: Mapping[Section, Fields] = {
             NAMES, refers_to=Section.EVENT_TYPE, is_written=True, means="What its emitters may send."
         ),
         "new_types": TableKey(
-            is_new_types,
+            lambda value: is_name(value) and value.endswith("*") and "*" not in value[:-1],
             'the beginning of names and a star, such as "shop_*", or "*" for any name',
             default="",
             means="Event types that its emitters make by sending to them: the beginning of their names, and a star.",

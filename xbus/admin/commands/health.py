@@ -39,7 +39,8 @@ def health(
     sides: tuple[Side, ...] = ("front", "back")
     addresses = {"broker": url} if url is not None else {side: broker_address(side, None, bus.path) for side in sides}
     answers = dict(zip(addresses, asyncio.run(_ask(list(addresses.values()))), strict=True))
-    reports = _processes([answer for answer in answers.values() if not isinstance(answer, CallError)])
+    # One process that runs both parts reports the same twice.
+    reports = [*{each["name"]: each for each in answers.values() if not isinstance(each, CallError)}.values()]
     silent = {name: _unreachable(name, each) for name, each in answers.items() if isinstance(each, CallError)}
     for report in reports:
         output.detail(_plain(report), _told(report, output))
@@ -89,11 +90,6 @@ async def _ask_one(address: str) -> HealthReport | CallError:
         raise ProtocolError(
             f"the program at {address} is no broker of this version", "see that the address is right"
         ) from error
-
-
-def _processes(answers: list[HealthReport]) -> list[HealthReport]:
-    """Leave one answer of each process: one that runs both parts reports the same twice."""
-    return list({answer["name"]: answer for answer in answers}.values())
 
 
 def _unreachable(name: str, error: CallError) -> HealthProblem:

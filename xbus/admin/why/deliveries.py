@@ -56,8 +56,9 @@ class Surroundings:
 
 
 def explain_delivery(facts: DeliveryFacts, around: Surroundings) -> Finding:
-    """Explain an envelope at one consumer role."""
-    return _EXPLAINED[facts.progress.state](facts, around)
+    """Explain an envelope at one consumer role, by the first reason that is found; the last step always finds one."""
+    found = (step(facts, around) for step in _EXPLAINED[facts.progress.state])
+    return next(finding for finding in found if finding is not None)
 
 
 def explain_not_owed(found: NotOwed) -> Finding:
@@ -103,31 +104,8 @@ def _parked(facts: DeliveryFacts, around: Surroundings) -> Finding:
 # -- what would arrive by itself ---------------------------------------------------------------------------------------
 
 
-def _owed(facts: DeliveryFacts, around: Surroundings) -> Finding:
-    return _first(facts, around, _configured, _out_of_reach, _settled, _in_flight, _obstructed, _in_turn)
-
-
-def _retried(facts: DeliveryFacts, around: Surroundings) -> Finding:
-    return _first(facts, around, _configured, _out_of_reach, _in_flight, _behind_key, _obstructed, _due)
-
-
-def _waiting(facts: DeliveryFacts, around: Surroundings) -> Finding:
-    steps = (_configured, _out_of_reach, _in_flight, _without_worker, _behind_key, _obstructed, _in_turn)
-    return _first(facts, around, *steps)
-
-
-def _held(facts: DeliveryFacts, around: Surroundings) -> Finding:
-    return _first(facts, around, _configured, _out_of_reach, _in_flight, _behind_key, _obstructed, _in_turn)
-
-
 Step: TypeAlias = Callable[[DeliveryFacts, Surroundings], Finding | None]
 """A reason that is looked for; None where it is not the one."""
-
-
-def _first(facts: DeliveryFacts, around: Surroundings, *steps: Step) -> Finding:
-    """Give the first reason that is found; the last step always finds one."""
-    found = (step(facts, around) for step in steps)
-    return next(finding for finding in found if finding is not None)
 
 
 def _configured(facts: DeliveryFacts, around: Surroundings) -> Finding | None:
@@ -392,18 +370,21 @@ def _found(
     return Finding(code, cause, next_step, progress.role, proof)
 
 
-_EXPLAINED: Mapping[str, Callable[[DeliveryFacts, Surroundings], Finding]] = {
-    DONE: _delivered,
-    RETRIED: _resent,
-    DROPPED: _dropped,
-    REROUTED: _rerouted,
-    OWED: _owed,
-    DeliveryState.PARKED.value: _parked,
-    DeliveryState.RETRY.value: _retried,
-    DeliveryState.WAITING.value: _waiting,
-    DeliveryState.HELD.value: _held,
+_EXPLAINED: Mapping[str, Sequence[Step]] = {
+    DONE: (_delivered,),
+    RETRIED: (_resent,),
+    DROPPED: (_dropped,),
+    REROUTED: (_rerouted,),
+    OWED: (_configured, _out_of_reach, _settled, _in_flight, _obstructed, _in_turn),
+    DeliveryState.PARKED.value: (_parked,),
+    DeliveryState.RETRY.value: (_configured, _out_of_reach, _in_flight, _behind_key, _obstructed, _due),
+    DeliveryState.WAITING.value: (
+        *(_configured, _out_of_reach, _in_flight),
+        *(_without_worker, _behind_key, _obstructed, _in_turn),
+    ),
+    DeliveryState.HELD.value: (_configured, _out_of_reach, _in_flight, _behind_key, _obstructed, _in_turn),
 }
-"""The explanation of each state of a delivery."""
+"""The reasons that are looked for in each state of a delivery, in this order."""
 
 
 def explain_unknown_role(login: str) -> Finding:
