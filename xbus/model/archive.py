@@ -1,16 +1,6 @@
 """Tables of archived items: in which Parquet files the items of settled envelopes lie."""
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    Table,
-    Text,
-    Uuid,
-)
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text, Uuid
 
 from xbus.model.base import Timestamp, metadata, one_of, partial_index, required
 

@@ -44,13 +44,7 @@ def one_of(
     listed = ", ".join(f"'{value}'" for value in values)
     check = CheckConstraint(f"{name} IN ({listed})", name=name)
     return Column(
-        name,
-        String(16),
-        check,
-        nullable=False,
-        primary_key=primary_key,
-        server_default=server_default,
-        comment=comment,
+        name, String(16), check, nullable=False, primary_key=primary_key, server_default=server_default, comment=comment
     )
 
 

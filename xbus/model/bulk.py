@@ -1,18 +1,6 @@
 """Tables of bulk workers, which read an event's segments and write its output by themselves."""
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    String,
-    Table,
-    Text,
-    Uuid,
-)
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, Uuid
 
 from xbus.model.base import Timestamp, metadata, one_of, partial_index, required
 

@@ -44,9 +44,7 @@ reader_event_type = Table(
     Column("event_type_id", ForeignKey("event_type.id"), primary_key=True),
     Column("since", BigInteger, comment="From which position on the reader gets events of the type; null for all."),
     Column(
-        "until",
-        BigInteger,
-        comment="The last position, of a type that the reader left; null for its present types.",
+        "until", BigInteger, comment="The last position, of a type that the reader left; null for its present types."
     ),
     comment="The event types that a reader reads.",
 )

@@ -3,17 +3,7 @@
 ``subscription`` is configuration. ``subscription_state`` changes while the bus runs.
 """
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    ForeignKey,
-    Integer,
-    String,
-    Table,
-    Text,
-    text,
-    true,
-)
+from sqlalchemy import Boolean, Column, ForeignKey, Integer, String, Table, Text, text, true
 
 from xbus.model.base import Counter, Timestamp, metadata, one_of, required
 

@@ -56,10 +56,7 @@ CHANNEL_ANSWER_FRAMES = 4
 """The frames of an answer by a channel, as the ROUTER reads them: with the routing id."""
 _EMPTY_MAP = b"\x80"
 
-_AIOZMQ_TYPES = {
-    UNKNOWN_METHOD: "aiozmq.rpc.base.NotFoundError",
-    WRONG_ARGUMENTS: "aiozmq.rpc.base.ParametersError",
-}
+_AIOZMQ_TYPES = {UNKNOWN_METHOD: "aiozmq.rpc.base.NotFoundError", WRONG_ARGUMENTS: "aiozmq.rpc.base.ParametersError"}
 _CODES_OF_AIOZMQ = {type_name: code for code, type_name in _AIOZMQ_TYPES.items()}
 _ERROR_CLASSES = (Refused, TimedOut, ConnectionLost, Failed)
 _ERROR_PREFIX = "xbus.errors."

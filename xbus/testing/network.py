@@ -99,11 +99,7 @@ class VirtualConnection:
         process.connections.append(self)
 
     def call(
-        self,
-        verb: str,
-        *args: object,
-        timeout: float | None = None,
-        renewed: Callable[[], float | None] | None = None,
+        self, verb: str, *args: object, timeout: float | None = None, renewed: Callable[[], float | None] | None = None
     ) -> "asyncio.Future[Value]":
         """Call a verb; the future gets its answer or its error."""
         told: asyncio.Future[Value] = self._loop.create_future()

@@ -127,9 +127,7 @@ class Sketch:
         runners = ServiceSpec(RUNNERS, "runner")
         role = RoleSpec(RUNNERS, RUNNERS)
         bot = replace(bot, runners=RUNNERS)
-        self.bus = self.bus.with_all(
-            BusSpec(services={RUNNERS: runners}, roles={RUNNERS: role}, bots={bot.name: bot}),
-        )
+        self.bus = self.bus.with_all(BusSpec(services={RUNNERS: runners}, roles={RUNNERS: role}, bots={bot.name: bot}))
 
     def add_emission(self, type_name: str, emits: str, behind: str | None) -> None:
         """Add a node that emits to the graph of a type.

@@ -33,10 +33,7 @@ def fsck(
       1  something is; restore a backup, or ask for help with what it names
       3  the database can't be reached
     """
-    with (
-        connected_to_states(bus.url) as connection,
-        shown_on_terminal(lambda: steps(connection), "Examining") as tell,
-    ):
+    with connected_to_states(bus.url) as connection, shown_on_terminal(lambda: steps(connection), "Examining") as tell:
         found = list(islice(examine(connection, tell), most))
     if output.as_json:
         output.objects(map(_of_fault, found))

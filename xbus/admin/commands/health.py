@@ -116,11 +116,7 @@ def _told(report: HealthReport, output: Output) -> list[str]:
         }
         for problem in report["problems"]
     ]
-    return [
-        f"The {report['name']} has not been healthy since {since}.",
-        *output.block("PROBLEMS", rows),
-        *paused,
-    ]
+    return [f"The {report['name']} has not been healthy since {since}.", *output.block("PROBLEMS", rows), *paused]
 
 
 def _pause_row(pause: HealthPause, output: Output) -> Row:

@@ -116,13 +116,7 @@ class SetRights(PersonAction):
     title = "Set the rights"
     words = "person rights"
 
-    rights: Sequence[Right] = argument(
-        RIGHT,
-        required=True,
-        title="Rights",
-        about=RIGHTS.about,
-        metavar="RIGHT...",
-    )
+    rights: Sequence[Right] = argument(RIGHT, required=True, title="Rights", about=RIGHTS.about, metavar="RIGHT...")
 
     def command(self) -> list[str]:
         return [*super().command(), *([] if self.rights else [Right.VIEWER])]

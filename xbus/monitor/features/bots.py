@@ -44,12 +44,7 @@ def state(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
 
 @router.get("/bots/{name:path}")
 def show(
-    bus: TheBus,
-    page: ThePage,
-    name: str,
-    run: RunId = None,
-    runs: Runs = SHOWN_RUNS,
-    state: BotRunState | None = None,
+    bus: TheBus, page: ThePage, name: str, run: RunId = None, runs: Runs = SHOWN_RUNS, state: BotRunState | None = None
 ) -> HTMLResponse:
     """Show a bot: what it does, its runs, and what one of them printed."""
     with bus.reading() as connection:

@@ -136,10 +136,7 @@ def profile(bus: TheBus, page: ThePage, name: str) -> HTMLResponse:
     in_use = shown.stored.in_use
     emitters = [each for each in in_use.emitters.values() if each.profile == name]
     return page(
-        "configuration/profile.html",
-        shown=shown,
-        types=sorted(in_use.profiles[name].event_types),
-        emitters=emitters,
+        "configuration/profile.html", shown=shown, types=sorted(in_use.profiles[name].event_types), emitters=emitters
     )
 
 

@@ -7,9 +7,4 @@ from xbus.testing.bots.firing import fire
 from xbus.testing.bots.functions import GIVEN, BotFunction
 from xbus.testing.bots.virtual_bots import VirtualBots
 
-__all__ = [
-    "GIVEN",
-    "BotFunction",
-    "VirtualBots",
-    "fire",
-]
+__all__ = ["GIVEN", "BotFunction", "VirtualBots", "fire"]

@@ -45,12 +45,7 @@ class InMemoryReader(Reader):
         **options: as those of ``Reader``.
     """
 
-    def __init__(
-        self,
-        program: VirtualReadingProgram,
-        run: RunsCoroutines,
-        **options: Unpack[ReaderKeywords],
-    ) -> None:
+    def __init__(self, program: VirtualReadingProgram, run: RunsCoroutines, **options: Unpack[ReaderKeywords]) -> None:
         self._reader = _VirtualReader(program, **options)
         self._program = program
         self._run = run
@@ -91,12 +86,7 @@ class InMemoryReader(Reader):
         return super().at(start, types=types)
 
     def for_key(
-        self,
-        key: str,
-        start: str | datetime = "oldest",
-        *,
-        types: Sequence[str] | None = None,
-        follow: bool = False,
+        self, key: str, start: str | datetime = "oldest", *, types: Sequence[str] | None = None, follow: bool = False
     ) -> Iterator[EventBatch]:
         """Read the events of a key, as ``Reader.for_key`` does; it ends at the end of the log, as ``at``."""
         return super().for_key(key, start, types=types)
