@@ -38,24 +38,36 @@ Counter = BigInteger().with_variant(Integer, "sqlite")
 
 
 def one_of(
-    name: str, values: Sequence[str], *, comment: str, primary_key: bool = False, server_default: str | None = None
+    name: str, values: Sequence[str], comment: str, *, primary_key: bool = False, server_default: str | None = None
 ) -> Column[str]:
     """Make a column that holds one of some words."""
     listed = ", ".join(f"'{value}'" for value in values)
     check = CheckConstraint(f"{name} IN ({listed})", name=name)
-    return Column(
-        name, String(16), check, nullable=False, primary_key=primary_key, server_default=server_default, comment=comment
-    )
+    options: dict[str, Any] = {"primary_key": primary_key, "server_default": server_default, "comment": comment}
+    return Column(name, String(16), check, nullable=False, **options)
 
 
-def required(name: str, kind: _ColumnType, **options: Any) -> Column[object]:
-    """Make a column that is never null."""
-    return Column(name, kind, nullable=False, **options)
+def required(
+    name: str, kind: _ColumnType, comment: str | None = None, *, otherwise: str | None = None, **options: Any
+) -> Column[object]:
+    """Make a column that is never null.
+
+    Args:
+        otherwise: its value where a row says nothing, as SQL; None where each row says it.
+    """
+    if otherwise is not None:
+        options["server_default"] = text(otherwise)
+    return Column(name, kind, nullable=False, comment=comment, **options)
 
 
-def flag(name: str, *, comment: str) -> Column[object]:
+def optional(name: str, kind: _ColumnType, comment: str, **options: Any) -> Column[object]:
+    """Make a column that may be null."""
+    return Column(name, kind, comment=comment, **options)
+
+
+def flag(name: str, comment: str) -> Column[object]:
     """Make a column that holds whether something is so; it is not where nobody says so."""
-    return required(name, Boolean(create_constraint=False), server_default=false(), comment=comment)
+    return required(name, Boolean(create_constraint=False), comment, server_default=false())
 
 
 def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:

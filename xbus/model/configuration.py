@@ -19,11 +19,10 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     func,
-    text,
 )
 from sqlalchemy.engine.default import DefaultExecutionContext
 
-from xbus.model.base import Counter, Timestamp, flag, metadata, one_of, required
+from xbus.model.base import Counter, Timestamp, flag, metadata, one_of, optional, required
 
 
 def _same_as_name(context: DefaultExecutionContext) -> str:
@@ -39,18 +38,17 @@ configuration = Table(
     required(
         "version",
         Counter,
-        comment="Grows by one with every change to the tables of this file, so that a running broker notices.",
+        "Grows by one with every change to the tables of this file, so that a running broker notices.",
     ),
     flag(
         "changing",
-        comment="Whether the present transaction itself counts the version up, so that triggers need not. Never "
-        "committed.",
+        "Whether the present transaction itself counts the version up, so that triggers need not. Never committed.",
     ),
     required(
         "graph_edits",
         Integer,
+        "How often graphs were edited by SQL: a running broker reads all of them anew.",
         server_default="0",
-        comment="How often graphs were edited by SQL: a running broker reads all of them anew.",
     ),
     comment="One row: the version of the whole configuration.",
 )
@@ -60,65 +58,57 @@ event_type = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     required("name", String(255), unique=True),
-    flag("immediate_reply", comment="Whether end_event waits for the consumer's reply."),
+    flag("immediate_reply", "Whether end_event waits for the consumer's reply."),
     one_of(
         "bad_items",
         ("envelope", "isolate"),
+        "What is parked where a recipient refuses items by their indices: the whole envelope, or those alone.",
         server_default="envelope",
-        comment="What is parked where a recipient refuses items by their indices: the whole envelope, or those alone.",
     ),
     required(
         "max_isolated",
         Integer,
+        "With more items than this refused in one event the whole envelope is parked all the same.",
         server_default="100",
-        comment="With more items than this refused in one event the whole envelope is parked all the same.",
     ),
     required(
         "secret",
         Text,
-        server_default=text("''"),
-        comment="The fields of its items that people do not see: paths of keys with dots between them, each on a line.",
+        "The fields of its items that people do not see: paths of keys with dots between them, each on a line.",
+        otherwise="''",
     ),
-    Column(
-        "keep",
-        Float,
-        comment="Seconds for which its settled events stay; infinite for ever, null for what is said elsewhere.",
+    optional(
+        "keep", Float, "Seconds for which its settled events stay; infinite for ever, null for what is said elsewhere."
     ),
-    Column("keep_bytes", BigInteger, comment="Bytes of its newest events that stay; null for no such limit."),
-    Column(
+    optional("keep_bytes", BigInteger, "Bytes of its newest events that stay; null for no such limit."),
+    optional(
         "keep_last_per_key",
         Integer,
-        comment="How many of the newest events of each partition key stay; null for no such limit.",
+        "How many of the newest events of each partition key stay; null for no such limit.",
     ),
-    Column(
+    optional(
         "archive_after",
         Float,
-        comment="Seconds after which the broker moves its settled events into the archive; null for never.",
+        "Seconds after which the broker moves its settled events into the archive; null for never.",
     ),
     required(
-        "compress",
-        String(16),
-        server_default="none",
-        comment="How its items are compressed in the journal: none or zstd.",
+        "compress", String(16), "How its items are compressed in the journal: none or zstd.", server_default="none"
     ),
     required(
         "first_name",
         String(255),
-        server_default=text("''"),
+        "The name that it was made with, for good: hashes of envelopes hold it.",
+        otherwise="''",
         default=_same_as_name,
-        comment="The name that it was made with, for good: hashes of envelopes hold it.",
     ),
-    Column(
+    optional(
         "publisher_id",
         BigInteger,
-        comment="The emitter that sent the first event of a type that a program made. Its profile need not allow the "
+        "The emitter that sent the first event of a type that a program made. Its profile need not allow the "
         "type; null where only profiles allow it.",
     ),
-    flag(
-        "is_topic",
-        comment="Whether a program made it, by sending to it or by subscribing: one emitter alone publishes it.",
-    ),
-    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
+    flag("is_topic", "Whether a program made it, by sending to it or by subscribing: one emitter alone publishes it."),
+    optional("removed_at", Timestamp, "When it was taken out of use; null while in use."),
     comment="The name of a kind of data; all that the bus knows of what an event holds.",
 )
 
@@ -138,33 +128,31 @@ service = Table(
     required(
         "key",
         String(300),
+        "How a running broker knows it, for good: the name that it was made with, unless another has that key.",
         index=True,
         unique=True,
-        server_default=text("''"),
+        otherwise="''",
         default=_same_as_name,
-        comment="How a running broker knows it, for good: the name that it was made with, unless another has that key.",
     ),
     one_of(
         "kind",
         ("worker", "consumer", "reader", "runner", "gateway"),
-        comment="worker: answers items, one of its roles gets an event; consumer: ends the line, all its roles get it; "
+        "worker: answers items, one of its roles gets an event; consumer: ends the line, all its roles get it; "
         "reader: reads the log at its own pace, no node asks for it; runner: its programs run bots; gateway: they call "
         "subscribers.",
     ),
     one_of(
         "failures",
         ("shared", "own"),
-        server_default="shared",
-        comment="shared: a refusal by one of its consumers stops the envelope for all who lack it; own: it is nobody "
+        "shared: a refusal by one of its consumers stops the envelope for all who lack it; own: it is nobody "
         "else's matter.",
+        server_default="shared",
     ),
-    Column("attempts", Integer, comment="How often an envelope is tried before it is parked; null for [back]'s."),
-    Column("first_delay", Float, comment="Seconds before the second attempt, doubled each time; null for [back]'s."),
-    Column("longest_delay", Float, comment="The most that a delay grows to, in seconds; null for [back]'s."),
-    Column(
-        "jitter", Float, comment="By which part a delay is made longer or shorter at random, 0 to 1; null for [back]'s."
-    ),
-    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
+    optional("attempts", Integer, "How often an envelope is tried before it is parked; null for [back]'s."),
+    optional("first_delay", Float, "Seconds before the second attempt, doubled each time; null for [back]'s."),
+    optional("longest_delay", Float, "The most that a delay grows to, in seconds; null for [back]'s."),
+    optional("jitter", Float, "By which part a delay is made longer or shorter at random, 0 to 1; null for [back]'s."),
+    optional("removed_at", Timestamp, "When it was taken out of use; null while in use."),
     comment="What a node of a graph asks for, or a reader of the log; its roles provide it.",
 )
 
@@ -172,7 +160,7 @@ emitting_service = Table(
     "emitting_service",
     metadata,
     Column("service_id", ForeignKey("service.id"), primary_key=True),
-    required("event_type_id", ForeignKey("event_type.id"), comment="As which what comes is emitted."),
+    required("event_type_id", ForeignKey("event_type.id"), "As which what comes is emitted."),
     comment="A service that the bus itself provides, for one node that emits: it has one role, and one emitter.",
 )
 
@@ -181,31 +169,30 @@ role = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     required("login", String(255), unique=True),
-    Column("password_hash", String(255), comment="Argon2; null until a password is set: nobody can log in."),
+    optional("password_hash", String(255), "Argon2; null until a password is set: nobody can log in."),
     required("service_id", ForeignKey("service.id")),
-    flag("ordered", comment="Whether it gets one envelope at a time, those of one ordering key in position order."),
-    Column(
+    flag("ordered", "Whether it gets one envelope at a time, those of one ordering key in position order."),
+    optional(
         "absent_minutes",
         Float,
-        comment="How long it may be away while something waits for it before health tells of it; infinite for never, "
+        "How long it may be away while something waits for it before health tells of it; infinite for never, "
         "null for [health]'s.",
     ),
-    Column(
+    optional(
         "parked_minutes",
         Float,
-        comment="How long something may be parked for it before health tells of it; infinite for never, null for "
-        "[health]'s.",
+        "How long something may be parked for it before health tells of it; infinite for never, null for [health]'s.",
     ),
-    required("instances", Integer, server_default=text("1"), comment="So many programs may serve it side by side."),
-    flag("standby", comment="Whether further programs wait, registered, until one that serves it is lost."),
+    required("instances", Integer, "So many programs may serve it side by side.", otherwise="1"),
+    flag("standby", "Whether further programs wait, registered, until one that serves it is lost."),
     required(
         "public_keys",
         Text,
-        server_default=text("''"),
-        comment="The keys by which it may log in over encrypted connections, in Z85 with blanks between them.",
+        "The keys by which it may log in over encrypted connections, in Z85 with blanks between them.",
+        otherwise="''",
     ),
-    Column("detached_at", Timestamp, comment="When an operator took it off the bus; null while it is owed envelopes."),
-    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
+    optional("detached_at", Timestamp, "When an operator took it off the bus; null while it is owed envelopes."),
+    optional("removed_at", Timestamp, "When it was taken out of use; null while in use."),
     comment="What a program logs in as to provide a service; several may do so side by side.",
 )
 
@@ -214,12 +201,7 @@ graph = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     required("event_type_id", ForeignKey("event_type.id")),
-    required(
-        "number",
-        Integer,
-        server_default=text("1"),
-        comment="1 for the type's first version; the highest is the current one.",
-    ),
+    required("number", Integer, "1 for the type's first version; the highest is the current one.", otherwise="1"),
     required("created_at", Timestamp, server_default=func.now()),
     UniqueConstraint("event_type_id", "number"),
     comment="An immutable version of the way that events of a type take. A type without nodes has an empty version.",
@@ -232,7 +214,7 @@ node = Table(
     required("graph_id", ForeignKey("graph.id"), index=True),
     required("name", String(255)),
     required("service_id", ForeignKey("service.id")),
-    flag("aside", comment="Whether it gets only items whose worker names the event type as which it emits."),
+    flag("aside", "Whether it gets only items whose worker names the event type as which it emits."),
     UniqueConstraint("graph_id", "name"),
     comment="A place in a graph; one that no edge leads to is a start node and gets the items as emitted.",
 )
@@ -251,14 +233,14 @@ pause = Table(
     one_of(
         "kind",
         ("role", "service", "type", "emitter", "bot"),
+        "The table that subject_id is of: role, service, event_type, emitter or bot.",
         primary_key=True,
-        comment="The table that subject_id is of: role, service, event_type, emitter or bot.",
     ),
     Column("subject_id", BigInteger, primary_key=True, autoincrement=False, comment="The id of the paused row."),
-    required("reason", Text, server_default=text("''")),
-    required("paused_by", String(255), server_default=text("''"), comment="The person who paused it."),
+    required("reason", Text, otherwise="''"),
+    required("paused_by", String(255), "The person who paused it.", otherwise="''"),
     required("since", Timestamp, server_default=func.now()),
-    Column("until", Timestamp, comment="When it ends; null if a person must resume it."),
+    optional("until", Timestamp, "When it ends; null if a person must resume it."),
     comment="Something for which nothing new begins, until an operator resumes it. The row goes then.",
 )
 
@@ -268,33 +250,31 @@ sending_limit = Table(
     one_of(
         "kind",
         ("emitter", "emitter_profile"),
+        "The table that subject_id is of: emitter or emitter_profile.",
         primary_key=True,
-        comment="The table that subject_id is of: emitter or emitter_profile.",
     ),
     Column("subject_id", BigInteger, primary_key=True, autoincrement=False, comment="The id of the limited row."),
-    Column("items_per_second", Integer, comment="Items that the front takes; null for no limit, as below."),
-    Column("bytes_per_second", Integer, comment="Bytes of items that the front takes."),
-    Column("open_envelopes", Integer, comment="Envelopes that are begun and not ended."),
-    Column("envelope_events", Integer, comment="Events of an envelope."),
-    Column("calls_in_flight", Integer, comment="Calls that wait for their answers."),
-    Column("bytes_in_flight", Integer, comment="Bytes of these calls."),
+    optional("items_per_second", Integer, "Items that the front takes; null for no limit, as below."),
+    optional("bytes_per_second", Integer, "Bytes of items that the front takes."),
+    optional("open_envelopes", Integer, "Envelopes that are begun and not ended."),
+    optional("envelope_events", Integer, "Events of an envelope."),
+    optional("calls_in_flight", Integer, "Calls that wait for their answers."),
+    optional("bytes_in_flight", Integer, "Bytes of these calls."),
     comment="Limits of an emitter, or of all emitters of a profile. Those of an emitter come first.",
 )
 
 lag_limit = Table(
     "lag_limit",
     metadata,
-    one_of(
-        "kind", ("role", "reader"), primary_key=True, comment="What subject_id is of: role, or the service of a reader."
-    ),
+    one_of("kind", ("role", "reader"), "What subject_id is of: role, or the service of a reader.", primary_key=True),
     Column("subject_id", BigInteger, primary_key=True, autoincrement=False, comment="The id of the limited row."),
-    Column("envelopes", BigInteger, comment="The most envelopes that it may lack; null where an age is the limit."),
-    Column("seconds", Float, comment="The age in seconds that the oldest of them may have; null where a number is."),
+    optional("envelopes", BigInteger, "The most envelopes that it may lack; null where an age is the limit."),
+    optional("seconds", Float, "The age in seconds that the oldest of them may have; null where a number is."),
     one_of(
         "when_behind",
         ("alarm", "detach", "skip"),
+        "What the bus does beyond the limit: it tells people, takes it off the bus, or has it do without.",
         server_default="alarm",
-        comment="What the bus does beyond the limit: it tells people, takes it off the bus, or has it do without.",
     ),
     comment="How far a consumer role or a reader may lag.",
 )
@@ -304,7 +284,7 @@ input_descriptor = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     required("name", String(255), unique=True),
-    required("content", LargeBinary, comment="Usually XML, see docs/emitting.md."),
+    required("content", LargeBinary, "Usually XML, see docs/emitting.md."),
     Column("mimetype", String(255)),
     comment="Describes files, so that their records can be emitted as items.",
 )
@@ -314,8 +294,8 @@ emission_profile = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     required("name", String(255), unique=True),
-    Column("person_id", ForeignKey("person.id"), comment="Who may use it; null for nobody."),
-    Column("descriptor_id", ForeignKey("input_descriptor.id"), comment="How the files that it emits are read."),
-    required("encoding", String(64), comment="The character encoding of the files that it emits."),
+    optional("person_id", ForeignKey("person.id"), "Who may use it; null for nobody."),
+    optional("descriptor_id", ForeignKey("input_descriptor.id"), "How the files that it emits are read."),
+    required("encoding", String(64), "The character encoding of the files that it emits."),
     comment="A way in which a person emits files.",
 )

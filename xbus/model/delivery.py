@@ -4,43 +4,30 @@ In normal running only ``cursor`` is written: a role is a reader of the log. An 
 its turn gets a row in ``delivery``, and the cursor passes it.
 """
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    String,
-    Table,
-    Text,
-    Uuid,
-    text,
-)
+from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, Uuid
 
-from xbus.model.base import Counter, Timestamp, metadata, one_of, partial_index, required
+from xbus.model.base import Counter, Timestamp, metadata, one_of, optional, partial_index, required
 
 cursor = Table(
     "cursor",
     metadata,
     Column("role_id", ForeignKey("role.id"), primary_key=True),
-    required("from_position", BigInteger, comment="The first position that the role is owed."),
-    Column("until_position", BigInteger, comment="The first position that it is no longer owed; null for all to come."),
+    required("from_position", BigInteger, "The first position that the role is owed."),
+    optional("until_position", BigInteger, "The first position that it is no longer owed; null for all to come."),
     required(
         "position",
         BigInteger,
-        comment="All up to here is settled for the role: done, not owed, or in a delivery row of its own.",
+        "All up to here is settled for the role: done, not owed, or in a delivery row of its own.",
     ),
     required(
         "done",
         LargeBinary,
-        comment="What is settled above position: bit 0 of byte 0 stands for position + 1, bit 1 for position + 2, ...",
+        "What is settled above position: bit 0 of byte 0 stands for position + 1, bit 1 for position + 2, ...",
     ),
     required(
         "handed_to",
         BigInteger,
-        comment="Nothing above this position was ever handed to the role. Unsettled envelopes below it may have "
+        "Nothing above this position was ever handed to the role. Unsettled envelopes below it may have "
         "been: after a crash each is delivered again alone.",
     ),
     comment="Where a consumer role stands in the log.",
@@ -51,22 +38,22 @@ delivery = Table(
     metadata,
     Column("role_id", ForeignKey("role.id"), primary_key=True),
     Column("envelope_id", ForeignKey("envelope.id"), primary_key=True),
-    required("position", BigInteger, comment="The envelope's position."),
-    one_of("state", ("waiting", "retry", "held", "parked"), comment="xbus.states.DeliveryState."),
-    Column(
+    required("position", BigInteger, "The envelope's position."),
+    one_of("state", ("waiting", "retry", "held", "parked"), "xbus.states.DeliveryState."),
+    optional(
         "service_id",
         ForeignKey("service.id"),
-        comment="The worker service without which the envelope waits; null in other states.",
+        "The worker service without which the envelope waits; null in other states.",
     ),
-    required("attempts", Integer, comment="How often it was handed over, counted before the hand-over."),
-    required("code", String(64), comment="Why it is here: the code of the last failure."),
-    required("cause", Text, comment="Why it is here, in a sentence."),
+    required("attempts", Integer, "How often it was handed over, counted before the hand-over."),
+    required("code", String(64), "Why it is here: the code of the last failure."),
+    required("cause", Text, "Why it is here, in a sentence."),
     required("changed_at", Timestamp),
-    Column("due_at", Timestamp, comment="When the next attempt may begin, in state retry; null for at once."),
-    Column(
+    optional("due_at", Timestamp, "When the next attempt may begin, in state retry; null for at once."),
+    optional(
         "ordering_key",
         String(255),
-        comment="The envelope's ordering key, empty for none, where the role wants order; null where it does not.",
+        "The envelope's ordering key, empty for none, where the role wants order; null where it does not.",
     ),
     Index("ix_delivery_role_id", "role_id", "position"),
     # The rows of one key in their order; those of roles that want none are not in it.
@@ -83,20 +70,20 @@ correction = Table(
     "correction",
     metadata,
     Column("id", Counter, primary_key=True, comment="Of several of one item the highest counts."),
-    Column(
+    optional(
         "role_id",
         ForeignKey("role.id"),
-        comment="The consumer role that gets the item so; null for all that lack it and all that come.",
+        "The consumer role that gets the item so; null for all that lack it and all that come.",
     ),
     required(
         "event_id",
         ForeignKey("event.id"),
-        comment="For one role, an event of the envelope that is parked; for all, the event whose segments hold the "
+        "For one role, an event of the envelope that is parked; for all, the event whose segments hold the "
         "item, so that all envelopes over these segments carry the correction.",
     ),
-    required("item_index", BigInteger, comment="Which item of the event, from 0."),
-    required("before", LargeBinary, comment="The item as its emitter sent it."),
-    required("after", LargeBinary, comment="The item as it is handed over instead."),
+    required("item_index", BigInteger, "Which item of the event, from 0."),
+    required("before", LargeBinary, "The item as its emitter sent it."),
+    required("after", LargeBinary, "The item as it is handed over instead."),
     required("at", Timestamp),
     required("reason", Text),
     Index("ix_correction_event_id", "event_id", "role_id"),
@@ -117,12 +104,12 @@ parked_item = Table(
     one_of(
         "state",
         ("parked", "resumed", "dropped"),
-        comment="xbus.states.ItemState. Whatever it is, the event goes to the role without the item.",
+        "xbus.states.ItemState. Whatever it is, the event goes to the role without the item.",
     ),
-    required("code", String(64), comment="Why it was parked: the code of the refusal."),
-    required("cause", Text, comment="Why it was parked: what the recipient said."),
+    required("code", String(64), "Why it was parked: the code of the refusal."),
+    required("cause", Text, "Why it was parked: what the recipient said."),
     required("changed_at", Timestamp),
-    Column("resumed_as", Uuid, comment="The envelope by which it was sent again; null in other states."),
+    optional("resumed_as", Uuid, "The envelope by which it was sent again; null in other states."),
     Index("ix_parked_item_state", "state", "role_id", "changed_at"),
     comment="Items that a recipient refused, of event types whose bad items are isolated: they are parked alone.",
 )
@@ -131,22 +118,22 @@ presence = Table(
     "presence",
     metadata,
     Column("role_id", ForeignKey("role.id"), primary_key=True),
-    required("state", String(16), comment="xbus.states.PresenceState."),
-    required("since", Timestamp, comment="When it came into that state."),
-    Column("seen_at", Timestamp, comment="When the broker last heard of its recipient; null before the first time."),
-    Column(
+    required("state", String(16), "xbus.states.PresenceState."),
+    required("since", Timestamp, "When it came into that state."),
+    optional("seen_at", Timestamp, "When the broker last heard of its recipient; null before the first time."),
+    optional(
         "work",
         JSON(none_as_null=True),
-        comment="What it works on: a list of maps with envelope_id, position, verb, since, and what it tells of its "
+        "What it works on: a list of maps with envelope_id, position, verb, since, and what it tells of its "
         "progress; null where it has nothing to do.",
     ),
-    Column(
+    optional(
         "instances",
         JSON(none_as_null=True),
-        comment="Each program that is registered: a list of maps with uri, state, since, seen_at and work; null where "
+        "Each program that is registered: a list of maps with uri, state, since, seen_at and work; null where "
         "the role has place for one alone.",
     ),
-    required("noted_at", Timestamp, comment="When the broker wrote this row."),
+    required("noted_at", Timestamp, "When the broker wrote this row."),
     comment="What the broker knows of each role's recipient, written now and then for those who operate the bus.",
 )
 
@@ -157,22 +144,16 @@ decision = Table(
     one_of(
         "move",
         ("dropped", "rerouted", "first_graph"),
-        comment="What becomes of what is owed: dropped, rerouted; or that events of a type that led nowhere take its "
+        "What becomes of what is owed: dropped, rerouted; or that events of a type that led nowhere take its "
         "first graph.",
     ),
-    required("at", Timestamp, comment="When it was decided."),
-    required("reason", Text, comment="What was decided, in a sentence: it goes to the history."),
-    Column(
-        "role_id", ForeignKey("role.id"), comment="The removed role that is owed it; null where a graph was edited."
-    ),
-    Column(
-        "to_role_id", ForeignKey("role.id"), comment="The role that gets it instead, where it goes to another role."
-    ),
-    Column("graph_id", ForeignKey("graph.id"), comment="The new version of the edited graph; null for a role's."),
-    required("position", BigInteger, comment="All envelopes up to here are dealt with."),
-    Column(
-        "until_position", BigInteger, comment="The last position that it is about; null for as long as any may turn up."
-    ),
+    required("at", Timestamp, "When it was decided."),
+    required("reason", Text, "What was decided, in a sentence: it goes to the history."),
+    optional("role_id", ForeignKey("role.id"), "The removed role that is owed it; null where a graph was edited."),
+    optional("to_role_id", ForeignKey("role.id"), "The role that gets it instead, where it goes to another role."),
+    optional("graph_id", ForeignKey("graph.id"), "The new version of the edited graph; null for a role's."),
+    required("position", BigInteger, "All envelopes up to here are dealt with."),
+    optional("until_position", BigInteger, "The last position that it is about; null for as long as any may turn up."),
     comment="What an administrator decided about envelopes that are owed. The back carries it out; then the row goes.",
 )
 
@@ -182,28 +163,28 @@ failure = Table(
     Column("id", Counter, primary_key=True),
     required("at", Timestamp),
     required("envelope_id", ForeignKey("envelope.id"), index=True),
-    Column("event_id", Uuid, comment="The event in which it happened; null at the end of the envelope."),
-    Column("role_id", ForeignKey("role.id"), comment="The recipient that failed; null where none did."),
-    Column("node", String(255), comment="The node at which it did; null at the end of the envelope."),
-    required("verb", String(32), comment="What the broker asked of the recipient: send_item, end_event, ..."),
-    required("code", String(64), comment="refused, timed_out, connection_lost, ..."),
-    required("message", Text, comment="What the recipient said, or what the broker saw."),
-    Column("indices", JSON(none_as_null=True), comment="The items that the recipient named; null where it named none."),
+    optional("event_id", Uuid, "The event in which it happened; null at the end of the envelope."),
+    optional("role_id", ForeignKey("role.id"), "The recipient that failed; null where none did."),
+    optional("node", String(255), "The node at which it did; null at the end of the envelope."),
+    required("verb", String(32), "What the broker asked of the recipient: send_item, end_event, ..."),
+    required("code", String(64), "refused, timed_out, connection_lost, ..."),
+    required("message", Text, "What the recipient said, or what the broker saw."),
+    optional("indices", JSON(none_as_null=True), "The items that the recipient named; null where it named none."),
     required(
         "tracking",
         String(16),
+        "xbus.states.TrackingState: how far the person who repairs has come.",
         server_default="unprocessed",
         index=True,
-        comment="xbus.states.TrackingState: how far the person who repairs has come.",
     ),
     required(
         "fingerprint",
         String(16),
+        "The same for failures of one trouble: of role, code, and the first line without what varies.",
         default="",
-        server_default=text("''"),
-        comment="The same for failures of one trouble: of role, code, and the first line without what varies.",
+        otherwise="''",
     ),
-    Column("owner", String(255), comment="The name of the person who looks after it; null for nobody."),
+    optional("owner", String(255), "The name of the person who looks after it; null for nobody."),
     # By these the list of groups hops from group to group, counts by state, and finds owners, without a message.
     Index("ix_failure_fingerprint", "fingerprint", "id"),
     Index("ix_failure_group_tracking", "fingerprint", "tracking"),
@@ -216,11 +197,11 @@ history = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     required("at", Timestamp),
-    required("subject", String(32), comment="What was moved: envelope, delivery, configuration."),
-    required("subject_id", String(255), comment="Its id or name; for a delivery, role and envelope."),
-    required("move", String(32), comment="What became of it: cancelled, parked, applied, ..."),
+    required("subject", String(32), "What was moved: envelope, delivery, configuration."),
+    required("subject_id", String(255), "Its id or name; for a delivery, role and envelope."),
+    required("move", String(32), "What became of it: cancelled, parked, applied, ..."),
     required("reason", Text),
-    Column("who", String(255), comment="The person who did it; null where the broker did, or nobody noted it."),
+    optional("who", String(255), "The person who did it; null where the broker did, or nobody noted it."),
     Index("ix_history_subject", "subject", "subject_id"),
     comment="Moves that an operator may ask about later.",
 )

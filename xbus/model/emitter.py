@@ -1,8 +1,8 @@
 """Tables of emitters and of their profiles, which belong to the configuration."""
 
-from sqlalchemy import BigInteger, Column, Float, ForeignKey, String, Table, Text, text
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, String, Table, Text
 
-from xbus.model.base import Counter, Timestamp, metadata, one_of, required
+from xbus.model.base import Counter, Timestamp, metadata, one_of, optional, required
 
 emitter_profile = Table(
     "emitter_profile",
@@ -12,21 +12,21 @@ emitter_profile = Table(
     required(
         "new_types",
         String(255),
-        server_default=text("''"),
-        comment="The beginning of the names, and a star, of the event types that its emitters may make by sending the "
+        "The beginning of the names, and a star, of the event types that its emitters may make by sending the "
         "first event of them; empty for none.",
+        otherwise="''",
     ),
-    Column(
+    optional(
         "clients_id",
         BigInteger,
-        comment="The profile of those emitters for which its own may make API tokens; null if they may not.",
+        "The profile of those emitters for which its own may make API tokens; null if they may not.",
     ),
-    Column(
+    optional(
         "keep_keys",
         Float,
-        comment="Seconds for which keys of its emitters' removed envelopes are kept, from their end; null for ever.",
+        "Seconds for which keys of its emitters' removed envelopes are kept, from their end; null for ever.",
     ),
-    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
+    optional("removed_at", Timestamp, "When it was taken out of use; null while in use."),
     comment="A set of event types that its emitters may send.",
 )
 
@@ -35,21 +35,21 @@ emitter = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     required("login", String(255), unique=True),
-    Column("password_hash", String(255), comment="Argon2; null until a password is set: nobody can log in."),
+    optional("password_hash", String(255), "Argon2; null until a password is set: nobody can log in."),
     required("profile_id", ForeignKey("emitter_profile.id")),
     one_of(
         "kind",
         ("program", "node", "bot"),
-        server_default="program",
-        comment="program: one that logs in; node, bot: the bus itself writes for a node that emits, or for a bot, and "
+        "program: one that logs in; node, bot: the bus itself writes for a node that emits, or for a bot, and "
         "nobody can log in.",
+        server_default="program",
     ),
     required(
         "public_keys",
         Text,
-        server_default=text("''"),
-        comment="The keys by which it may log in over encrypted connections, in Z85 with blanks between them.",
+        "The keys by which it may log in over encrypted connections, in Z85 with blanks between them.",
+        otherwise="''",
     ),
-    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
+    optional("removed_at", Timestamp, "When it was taken out of use; null while in use."),
     comment="A program that sends envelopes, or a part of the bus that writes them.",
 )

@@ -2,25 +2,24 @@
 
 from sqlalchemy import Column, ForeignKey, LargeBinary, String, Table, Text, UniqueConstraint
 
-from xbus.model.base import Counter, Timestamp, metadata, required
+from xbus.model.base import Counter, Timestamp, metadata, optional, required
 
 person = Table(
     "person",
     metadata,
     Column("id", Counter, primary_key=True),
     required("login", String(255), unique=True),
-    Column("password_hash", String(255), comment="As an emitter's; null until a password is set: nobody can log in."),
+    optional("password_hash", String(255), "As an emitter's; null until a password is set: nobody can log in."),
     Column("display_name", String(255)),
     Column("email", String(255)),
     required(
         "rights",
         Text,
-        comment="manager, operator, uploader, clearer, viewer, with blanks between them; empty where nobody has given "
-        "any.",
+        "manager, operator, uploader, clearer, viewer, with blanks between them; empty where nobody has given any.",
     ),
-    required("created_at", Timestamp, comment="When it was added; or when the database got this column."),
-    Column("last_seen_at", Timestamp, comment="When a session or token of it was last used, to a minute."),
-    Column("removed_at", Timestamp, comment="When it was disabled; null while in use."),
+    required("created_at", Timestamp, "When it was added; or when the database got this column."),
+    optional("last_seen_at", Timestamp, "When a session or token of it was last used, to a minute."),
+    optional("removed_at", Timestamp, "When it was disabled; null while in use."),
     comment="Somebody who operates or administers the bus.",
 )
 
@@ -29,11 +28,11 @@ person_session = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     required("person_id", ForeignKey("person.id"), index=True),
-    required("token_hash", LargeBinary(32), unique=True, comment="SHA-256 of the token; the token itself is not kept."),
-    required("origin", String(255), comment="The address from which the person logged in."),
+    required("token_hash", LargeBinary(32), "SHA-256 of the token; the token itself is not kept.", unique=True),
+    required("origin", String(255), "The address from which the person logged in."),
     required("created_at", Timestamp),
-    required("used_at", Timestamp, comment="When it was last used, to a minute."),
-    required("expires_at", Timestamp, comment="When it ends, whatever its use."),
+    required("used_at", Timestamp, "When it was last used, to a minute."),
+    required("expires_at", Timestamp, "When it ends, whatever its use."),
     comment="A person's login that has not ended.",
     # The id of a session that ended never means another one.
     sqlite_autoincrement=True,
@@ -44,12 +43,12 @@ person_token = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     required("person_id", ForeignKey("person.id")),
-    required("name", String(255), comment="What the person calls it."),
-    required("token_hash", LargeBinary(32), unique=True, comment="SHA-256 of the token; the token itself is not kept."),
-    required("rights", Text, comment="As a person's. A token has those that its person has, too, and no other."),
+    required("name", String(255), "What the person calls it."),
+    required("token_hash", LargeBinary(32), "SHA-256 of the token; the token itself is not kept.", unique=True),
+    required("rights", Text, "As a person's. A token has those that its person has, too, and no other."),
     required("created_at", Timestamp),
-    Column("used_at", Timestamp, comment="When it was last used, to a minute; null for never."),
-    Column("expires_at", Timestamp, comment="When it ends; null for never."),
+    optional("used_at", Timestamp, "When it was last used, to a minute; null for never."),
+    optional("expires_at", Timestamp, "When it ends; null for never."),
     UniqueConstraint("person_id", "name"),
     comment="Lets a program act for a person.",
 )
