@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeAlias
 
 from xbus.broker.journal.configuration import MOST_ITEMS, MOST_MILLISECONDS, Section, entries
@@ -86,6 +87,9 @@ class TableKey:
     refers_to: Section | None = None
     is_written: bool | None = None
 
+
+_number = partial(TableKey, shape=FieldShape.NUMBER)
+_lines = partial(TableKey, shape=FieldShape.LINES)
 
 Fields: TypeAlias = Mapping[str, TableKey]
 """The keys of a table by name; the first one is its name."""
@@ -171,26 +175,20 @@ NAMES = TableKey(
     write=sorted,
     shape=FieldShape.NAMES,
 )
-START = TableKey(
+START = _number(
     lambda value: _read_start(value) is not None,
     '"head", "oldest", a position from 1 on, or a moment with its time zone, such as "2026-11-01T00:00:00Z"',
     read=_read_start,
-    shape=FieldShape.NUMBER,
     means="Where a new consumer role begins.",
     is_written=False,
 )
-COUNT = TableKey(_is_count, f"a whole number from 1 to {MOST}", shape=FieldShape.NUMBER)
-SECONDS = TableKey(
-    lambda value: is_number(value, YEAR),
-    f"a number of seconds from 0 to {YEAR}, which is a year",
-    shape=FieldShape.NUMBER,
-)
-MINUTES = TableKey(
+COUNT = _number(_is_count, f"a whole number from 1 to {MOST}")
+SECONDS = _number(lambda value: is_number(value, YEAR), f"a number of seconds from 0 to {YEAR}, which is a year")
+MINUTES = _number(
     lambda value: value == "never" or is_number(value, YEAR // 60),
     f'a number of minutes from 0 to {YEAR // 60}, which is a year, or "never"',
     read=lambda value: math.inf if value == "never" else float(value),
     write=lambda value: "never" if value == math.inf else value,
-    shape=FieldShape.NUMBER,
 )
 SPAN = TableKey(
     is_span,
@@ -198,12 +196,11 @@ SPAN = TableKey(
     read=_read_span,
     write=_write_span,
 )
-LAG = TableKey(
+LAG = _number(
     lambda value: _is_count(value) or is_span(value),
     f"a number of envelopes from 1 to {MOST}, or {SPAN.wish}",
     read=lambda value: value if isinstance(value, int) else timedelta(seconds=_read_span(value)),
     write=lambda lag: lag if isinstance(lag, int) else _write_span(lag.total_seconds()),
-    shape=FieldShape.NUMBER,
     means="The most envelopes that it may lack, or the age of the oldest of them, such as 2h.",
 )
 SWITCH = TableKey(lambda value: isinstance(value, bool), "true or false", default=False, shape=FieldShape.SWITCH)
@@ -236,32 +233,27 @@ RETRY: Fields = {
     "attempts": replace(COUNT, means="How often an envelope, or a batch, is tried before it is parked."),
     "first_delay": replace(SECONDS, means="Seconds before the second attempt; doubled each time."),
     "longest_delay": replace(SECONDS, means="The most seconds between attempts."),
-    "jitter": TableKey(
-        lambda value: is_number(value, 1),
-        "a number from 0 to 1",
-        shape=FieldShape.NUMBER,
-        means="The part by which a delay varies at random.",
+    "jitter": _number(
+        lambda value: is_number(value, 1), "a number from 0 to 1", means="The part by which a delay varies at random."
     ),
 }
 
 INSTANCES: Fields = {
-    "instances": TableKey(
+    "instances": _number(
         _whole(MOST_INSTANCES),
         f"a whole number from 1 to {MOST_INSTANCES:,}",
         default=1,
-        shape=FieldShape.NUMBER,
         means="So many programs may serve it side by side.",
     ),
     "standby": replace(SWITCH, means="Further programs wait until one of those is lost."),
 }
 
 KEYS: Fields = {
-    "keys": TableKey(
+    "keys": _lines(
         _list_of(is_public_key),
         f"a list of public keys, each of {KEY_LENGTH} characters; xbus keys show prints one",
         default=(),
         read=lambda keys: tuple(sorted(set(keys))),
-        shape=FieldShape.LINES,
         means="Public keys for encrypted connections, one a line.",
     )
 }
@@ -283,12 +275,11 @@ READING: Fields = {
     "ranges": replace(
         INSTANCES["instances"], default=_READER.ranges, means="With how many ranges it begins; its programs share them."
     ),
-    "lease": TableKey(
+    "lease": _number(
         lambda value: is_number(value, YEAR) and value >= 1,
         f"a number of seconds from 1 to {YEAR}, which is a year",
         default=_READER.lease,
         read=float,
-        shape=FieldShape.NUMBER,
         means="Seconds after which the ranges of a silent program are given away.",
     ),
     "batch_items": replace(COUNT, default=_READER.batch_items, means="The most items of a batch."),
@@ -316,11 +307,10 @@ BATCHES: Fields = {
 
 RUNS: Fields = {
     "instances": replace(INSTANCES["instances"], means="So many of its runs may be under way at once."),
-    "max_seconds": TableKey(
+    "max_seconds": _number(
         lambda value: is_number(value, YEAR) and value > 0,
         f"a number of seconds above 0, up to {YEAR}, which is a year",
         default=entries.BOT_SECONDS,
-        shape=FieldShape.NUMBER,
         means="Seconds after which a run is ended.",
     ),
     "attempts": replace(COUNT, default=entries.BOT_ATTEMPTS, means="How often a run is tried before it has failed."),
@@ -351,12 +341,11 @@ SECTIONS: Mapping[Section, Fields] = {
             default=entries.MAX_ISOLATED,
             means="The most items of an event that are parked alone; with more, the envelope is.",
         ),
-        "secret": TableKey(
+        "secret": _lines(
             _list_of(is_path),
             'a list of paths of keys, such as ["card.number", "iban"]',
             default=(),
             read=lambda paths: tuple(sorted(set(paths))),
-            shape=FieldShape.LINES,
             means="Fields of items that are shown only to who asks for secrets, such as card.number.",
         ),
         "keep": replace(
@@ -365,11 +354,8 @@ SECTIONS: Mapping[Section, Fields] = {
             wish=f'{SPAN.wish}, or "{FOR_EVER}"',
             means="How long settled events stay, such as 90d, or forever.",
         ),
-        "keep_bytes": TableKey(
-            _whole(MOST_POSITIONS),
-            "a whole number of bytes from 1 on",
-            shape=FieldShape.NUMBER,
-            means="Bytes of the newest events that stay.",
+        "keep_bytes": _number(
+            _whole(MOST_POSITIONS), "a whole number of bytes from 1 on", means="Bytes of the newest events that stay."
         ),
         "keep_last_per_key": replace(COUNT, means="How many of the newest events of each partition key stay."),
         "archive_after": replace(SPAN, means="The age at which settled events move into the archive, such as 30d."),
@@ -452,12 +438,11 @@ SECTIONS: Mapping[Section, Fields] = {
     Section.BOT: {
         "name": NAME,
         "call": replace(TEXT, means="module:function that a run calls."),
-        "command": TableKey(
+        "command": _lines(
             _list_of(lambda word: isinstance(word, str) and "\0" not in word),
             'a list of texts, a program and its arguments, such as ["report", "--nightly"]',
             default=(),
             read=tuple,
-            shape=FieldShape.LINES,
             means="A program and its arguments, one a line, in the place of call.",
         ),
         "cron": replace(TEXT, means="When it runs: minute, hour, day, month, day of the week, such as 0 3 * * *."),
@@ -485,11 +470,10 @@ SECTIONS: Mapping[Section, Fields] = {
         "max": replace(
             COUNT, default=entries.SubscriptionSpec.max, means=f"The most items of a batch, up to {MOST_ITEMS:,}."
         ),
-        "timeout": TableKey(
+        "timeout": _number(
             _whole(MOST_MILLISECONDS, 0),
             f"a whole number of milliseconds from 0 to {MOST_MILLISECONDS}, which is an hour",
             default=entries.SubscriptionSpec.timeout,
-            shape=FieldShape.NUMBER,
             means="Milliseconds that a batch waits for more items.",
         ),
         "ranges": replace(

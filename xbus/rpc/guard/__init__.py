@@ -5,7 +5,6 @@ has carried with what the server has read and sent. It cuts off connections that
 elsewhere it does nothing.
 """
 
-from xbus.rpc.guard.connections import Connection
 from xbus.rpc.guard.cuts import BROKEN_PROTOCOL, KEY_REVOKED, CutLog
 from xbus.rpc.guard.limits import ENDLESS, UNREAD_ANSWERS, TrafficLimits
 from xbus.rpc.guard.server_limits import MESSAGE_ROOM_BYTES, ServerLimits
@@ -17,7 +16,6 @@ __all__ = [
     "KEY_REVOKED",
     "MESSAGE_ROOM_BYTES",
     "UNREAD_ANSWERS",
-    "Connection",
     "ConnectionGuard",
     "CutLog",
     "ServerLimits",

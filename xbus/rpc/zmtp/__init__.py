@@ -7,7 +7,7 @@ and what goes is sent by the loop. So each byte is bounded where it arrives, and
 
 from xbus.rpc.zmtp.addresses import TCP, TcpAddress, endpoint_of, listen, parse_way
 from xbus.rpc.zmtp.codec import DEALER, PING, ROUTER, Incoming, MessageLimits
-from xbus.rpc.zmtp.stream import HAS_EPOLL, SocketWatch, StreamOwner, ZmtpStream, watch_of_clients
+from xbus.rpc.zmtp.stream import HAS_EPOLL, SocketWatch, ZmtpStream, watch_of_clients
 
 __all__ = [
     "DEALER",
@@ -18,7 +18,6 @@ __all__ = [
     "Incoming",
     "MessageLimits",
     "SocketWatch",
-    "StreamOwner",
     "TcpAddress",
     "ZmtpStream",
     "endpoint_of",
