@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
+from xbus.admin.objects import JsonObject, fields_of
 from xbus.admin.repair.payload import Payload
 from xbus.broker.journal.database.clearing_items import ClearingItem, read_clearing_items
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
@@ -87,6 +88,12 @@ class ClearingList:
             (item, database, Payload.of(item.data, secrets.get(item.type or "", frozenset())))
             for item, database in self.items
         ]
+
+
+def of_clearing_item(item: ClearingItem, value: Value, database: ClearingDatabase) -> JsonObject:
+    """Give what a program reads of an item, with its value as people may see it."""
+    found = fields_of(item, "data", id="item_id")
+    return {**found, "value": value, "consumer": database.consumer, "request_types": database.request_types}
 
 
 def read_all(databases: Iterable[ClearingDatabase], state: str | None, before: int | None, limit: int) -> ClearingList:

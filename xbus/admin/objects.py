@@ -5,12 +5,10 @@ from dataclasses import fields
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from xbus.admin.clearing_databases import ClearingDatabase
 from xbus.admin.why.findings import Finding
 from xbus.broker.journal.api_tokens import ApiToken
 from xbus.broker.journal.audit.reading import AuditRow
 from xbus.broker.journal.audit.verifying import Verification
-from xbus.broker.journal.database.clearing_items import ClearingItem
 from xbus.broker.journal.log.sessions import LoginKind, LoginSessions
 from xbus.broker.journal.operations.bots import BotRunStatus, BotStatus
 from xbus.broker.journal.operations.descriptors import DescriptorSummary
@@ -26,7 +24,6 @@ from xbus.broker.journal.readers.status import PlaceMove, RangeStatus, ReaderSta
 from xbus.broker.journal.readers.subscriptions import SubscriptionEntry
 from xbus.broker.journal.writes import PauseEntry, PresenceInstance, PresenceWork
 from xbus.emitter.outbox import OutboxStatus
-from xbus.rpc.codec import Value
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -247,11 +244,6 @@ def of_outbox(status: OutboxStatus) -> JsonObject:
         "trouble": trouble,
         "refused": [fields_of(each, *hidden, size="bytes") for each in status.refused],
     }
-
-
-def of_clearing_item(item: ClearingItem, value: Value, database: ClearingDatabase) -> JsonObject:
-    found = fields_of(item, "data", id="item_id")
-    return {**found, "value": value, "consumer": database.consumer, "request_types": database.request_types}
 
 
 def of_reader(status: ReaderStatus) -> JsonObject:

@@ -20,9 +20,9 @@ from typing import Protocol
 
 import zmq
 
+from xbus.accepting import Acceptor
 from xbus.clock import Clock
 from xbus.errors import ConfigurationError, ProtocolError
-from xbus.log_throttle import LogThrottle
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.codec import Frame
 from xbus.rpc.context import Context, router
@@ -285,15 +285,9 @@ _LOOK_SECONDS = 1.0
 _UNREAD_SECONDS = 0.05
 """Seconds between looks at what is left unread. More let it grow further beyond the bound of all connections."""
 
-_NO_DESCRIPTOR_SECONDS = 1.0
-"""Seconds until connections are taken again after no descriptor was free."""
-
 _READS_NOTHING_SECONDS = 2.0
 """Seconds after which a server that stops gives up peers that read nothing. Fewer lose answers to a peer that is busy;
 more let a peer delay the stop."""
-
-_ACCEPTED_AT_ONCE = 50
-"""Connections that are taken in one turn of the loop. More keep the connected ones waiting."""
 
 _OF_STRANGERS_AT_ONCE = 25
 """Messages of all peers together that have not proven who calls, in one turn of the loop. More keep the others waiting;
@@ -307,8 +301,6 @@ _PREFIX_BYTES = 12
 """The bytes that open the id of each peer, so that nobody guesses it."""
 
 _NUMBER_BYTES = 6
-
-_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class _Peer:
@@ -393,11 +385,10 @@ class PlainPort:
         self._replies_unread = replies_unread
         self._limits = MessageLimits(MOST_FRAMES, frame_bytes, owner.traffic.message)
         self._cuts = CutLog(owner.name, owner.clock)
-        self._no_descriptor = LogThrottle(owner.clock)
         self._loop = asyncio.get_running_loop()
         self._prefix = secrets.token_bytes(_PREFIX_BYTES)
         self._numbers = itertools.count(1)
-        self._listening: list[socket.socket] = []
+        self._acceptor = Acceptor(owner.name, owner.clock, self._begin)
         self.peers: dict[bytes, _Peer] = {}
         self._shy: dict[bytes, _Peer] = {}
         """Those whose handshake is not over, in the order in which they came."""
@@ -434,13 +425,13 @@ class PlainPort:
             listening = listen(address)
         except (OSError, ValueError) as error:
             raise bind_error(self._owner.name, address, error, getattr(error, "errno", None)) from error
-        self._listening.append(listening)
+        self._acceptor.sockets.append(listening)
         return endpoint_of(listening)
 
     def start(self) -> None:
         """Take connections, and begin to read."""
         self._is_paused = False
-        self._accept_again()
+        self._acceptor.start()
         self._look()
 
     def pause(self) -> None:
@@ -511,8 +502,8 @@ class PlainPort:
             timer.cancel()
         if self._next_turn is not None:
             self._next_turn.cancel()
-        for listening in self._listening:
-            self._loop.remove_reader(listening)
+        self._acceptor.stop()
+        for listening in self._acceptor.sockets:
             listening.close()
         for peer in list(self.peers.values()):
             peer.stream.close()
@@ -600,32 +591,6 @@ class PlainPort:
         self._owner.on_gone(peer.peer)
 
     # -- what goes on beside ---------------------------------------------------------------------------------------
-
-    def _accept_again(self) -> None:
-        for listening in self._listening:
-            self._loop.add_reader(listening, self._accept, listening)
-
-    def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPTED_AT_ONCE):
-            try:
-                connected, place = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in _SHORTAGES:
-                    raise
-                self._accept_later(error)
-                return
-            self._begin(connected, place[0])
-
-    def _accept_later(self, error: OSError) -> None:
-        """Take nobody for a moment: whoever waits for a descriptor would keep the loop busy."""
-        if count := self._no_descriptor.note(""):
-            extra = {"action": "connection_not_taken", "cause": str(error), "count": count}
-            log.error("%s: a connection can't be taken", self._owner.name, extra=extra)
-        for listening in self._listening:
-            self._loop.remove_reader(listening)
-        self._later("accept", _NO_DESCRIPTOR_SECONDS, self._accept_again)
 
     def _begin(self, connected: socket.socket, address: str) -> None:
         # Ids count up behind a secret, so that none comes twice and nobody can tell the next one.

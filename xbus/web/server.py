@@ -1,7 +1,6 @@
 """Serves an application by HTTP: takes connections within bounds, reads their requests, and ends at a signal."""
 
 import asyncio
-import errno
 import logging
 import signal
 import socket
@@ -15,10 +14,10 @@ import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from xbus.accepting import Acceptor
 from xbus.clock import Clock
 from xbus.config import host_and_port
 from xbus.errors import ConfigurationError
-from xbus.log_throttle import LogThrottle
 from xbus.system.descriptors import raise_limit
 from xbus.web.connections import ConnectionLimits, WebConnection, WebConnections
 from xbus.web.requests import KNOWN
@@ -299,19 +298,11 @@ OWN_DESCRIPTORS = 128
 """File descriptors that connections leave to the rest of the program: its database, its files, its way to the broker.
 Fewer let connections keep the program from its database, more refuse connections sooner."""
 
-ACCEPTED_AT_ONCE = 50
-"""Connections that are taken in one turn of the loop. More keep the connected ones waiting."""
-
-NO_DESCRIPTOR_SECONDS = 1.0
-"""Seconds until connections are taken again after no descriptor was free."""
-
 CLOSING_SECONDS = 5.0
 """Seconds that a client may take to agree to the end of an encrypted connection."""
 
 START_FAILED = 3
 """The exit code of a program whose application does not start, as uvicorn has it."""
-
-_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def server_config(
@@ -364,11 +355,9 @@ class WebServer(uvicorn.Server):
         self._limits = limits
         self._clock = clock
         self._on_stop = on_stop
-        self._no_descriptor = LogThrottle(clock)
         self._connections: WebConnections
+        self._acceptor: Acceptor
         self._beginning: set[asyncio.Task[None]] = set()
-        self._listening: list[socket.socket] = []
-        self._again: asyncio.TimerHandle | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to take connections."""
@@ -378,53 +367,21 @@ class WebServer(uvicorn.Server):
         self.servers = []
         self._limits = _within_descriptors(self._name, self._limits)
         self._connections = WebConnections(self._name, self._limits, self._clock)
+        self._acceptor = Acceptor(self._name, self._clock, self._begin)
         for listening in sockets or []:
             listening.setblocking(False)
             listening.listen(self.config.backlog)
-            self._listening.append(listening)
-        self._accept_again()
+            self._acceptor.sockets.append(listening)
+        self._acceptor.start()
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop: take no more connections, and end those that wait for long."""
-        self._take_nobody()
-        if self._again is not None:
-            self._again.cancel()
+        self._acceptor.stop()
         for task in self._beginning:
             task.cancel()
         self._on_stop()
         await super().shutdown(sockets)
-
-    def _accept_again(self) -> None:
-        loop = asyncio.get_running_loop()
-        for listening in self._listening:
-            loop.add_reader(listening, self._accept, listening)
-
-    def _take_nobody(self) -> None:
-        loop = asyncio.get_running_loop()
-        for listening in self._listening:
-            loop.remove_reader(listening)
-
-    def _accept(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
-            try:
-                accepted, place = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in _SHORTAGES:
-                    raise
-                self._accept_later(error)
-                return
-            self._begin(accepted, str(place[0]))
-
-    def _accept_later(self, error: OSError) -> None:
-        """Take nobody for a moment: whoever waits for a descriptor would keep the loop busy."""
-        if count := self._no_descriptor.note(""):
-            extra = {"action": "connection_not_taken", "cause": str(error), "count": count}
-            log.error("%s: a connection can't be taken", self._name, extra=extra)
-        self._take_nobody()
-        self._again = asyncio.get_running_loop().call_later(NO_DESCRIPTOR_SECONDS, self._accept_again)
 
     def _begin(self, accepted: socket.socket, address: str) -> None:
         connection = self._connections.enter(address, accepted.close)

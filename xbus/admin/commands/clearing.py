@@ -9,8 +9,7 @@ import click
 
 from xbus.admin.address import CommandLogin, way_to
 from xbus.admin.arguments import LIMIT, SHOW_SECRETS
-from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases, read_all
-from xbus.admin.objects import of_clearing_item
+from xbus.admin.clearing_databases import ClearingDatabase, clearing_databases, of_clearing_item, read_all
 from xbus.admin.output import STATE, Column, Output, escaped, name_column
 from xbus.admin.program import CommandGroup
 from xbus.admin.repair.payload import Payload, mask_details, showable

@@ -13,8 +13,7 @@ import click
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from xbus.admin.clearing_databases import ClearingList, clearing_databases, read_all
-from xbus.admin.objects import of_clearing_item
+from xbus.admin.clearing_databases import ClearingList, clearing_databases, of_clearing_item, read_all
 from xbus.admin.repair.payload import as_json, mask_details, read_json
 from xbus.admin.signatures import UNSAID, BusAction, CommandBus, argument, typed
 from xbus.broker.journal.audit import act_here, note_acts
