@@ -134,7 +134,7 @@ async def test_without_a_descriptor_the_log_gets_a_line_and_the_port_waits(
     async with serving(frame) as (server, _), asyncio.timeout(DEADLINE_SECONDS):
         with caplog.at_level(logging.WARNING):
             for _ in range(100):
-                server._accept(cast(socket.socket, port))
+                server._acceptor._accept(cast(socket.socket, port))
     assert port.asked == 100, "once for each time that the loop tells of it"
     ours = [record for record in caplog.records if record.name.startswith("xbus.")]
     assert [record.__dict__["action"] for record in ours] == ["connection_not_taken"]
