@@ -171,14 +171,11 @@ class ElementPath:
 
     Raises:
         ValueError: the path has steps that this class can't follow.
-
-    Attributes:
-        attribute: the name of the attribute that it leads to; None where it leads to an element.
     """
 
     def __init__(self, path: str) -> None:
         found = _ATTRIBUTE.fullmatch(path)
-        self.attribute = found["name"] if found else None
+        self._attribute = found["name"] if found else None
         self._elements = (found["path"] or ".") if found else path
         if not _PATH.fullmatch(self._elements):
             raise ValueError(f'the path "{path}" is none that xbus emit can follow')
@@ -187,22 +184,21 @@ class ElementPath:
     def __repr__(self) -> str:
         return f"ElementPath({self.path!r})"
 
-    def first_in(self, record: Element) -> Element | None:
-        """Find the first element at the path, in the order of the file; None without any."""
-        return next(self._found_in(record), None)
+    def text_in(self, record: Element) -> str | None:
+        """Find the text of the first element or attribute at the path, in the order of the file; None without any.
 
-    def attribute_in(self, record: Element) -> str | None:
-        """Find the first attribute at the path, in the order of the file; None without any."""
-        name = self.attribute or ""
-        return next(
-            (
-                value
-                for element in self._found_in(record)
-                for key, value in element.attrib.items()
-                if is_called(key, name)
-            ),
-            None,
-        )
+        Raises:
+            Misfit: the element begins with another one.
+        """
+        if (name := self._attribute) is not None:
+            found = (each for element in self._found_in(record) for each in element.attrib.items())
+            return next((value for key, value in found if is_called(key, name)), None)
+        element = next(self._found_in(record), None)
+        if element is None:
+            return None
+        if not element.text and len(element):
+            raise Misfit("it begins with an element, not with a text")
+        return element.text or ""
 
     def _found_in(self, record: Element) -> Iterator[Element]:
         if "//" not in self._elements:
@@ -369,20 +365,8 @@ def _value(field: Column, text: str) -> object:
 
 
 def _element_value(field: ElementField, record: Element) -> object:
-    found = _text_at(field.source, record)
+    found = field.source.text_in(record)
     if field.is_mandatory and not found:
         raise Misfit("it is mandatory, but missing" if found is None else "it is mandatory, but empty")
     text = (found or "").strip()
     return field.cast(text) if text else None
-
-
-def _text_at(path: ElementPath, record: Element) -> str | None:
-    """Find the text of the element or attribute at a path; None without any."""
-    if path.attribute is not None:
-        return path.attribute_in(record)
-    element = path.first_in(record)
-    if element is None:
-        return None
-    if not element.text and len(element):
-        raise Misfit("it begins with an element, not with a text")
-    return element.text or ""
