@@ -261,7 +261,8 @@ class Answering:
         frames = call.frames
         stranger = refusal = None
         if call.size > self._bytes_of_all:
-            stranger = self._stranger(frames)
+            # A large call is not looked at without knowing who calls.
+            stranger = self._refusal(frames) if argument_bytes(frames) > STRANGER_BYTES else None
             refusal = stranger or (self._too_large(call.size) if call.size > self._max_call_bytes else None)
         try:
             call.id, call.method, call.args, kwargs, refusal = decode_request(frames, refusal)
@@ -322,10 +323,6 @@ class Answering:
             if isinstance(answer, Deferred | asyncio.Task):
                 answer.cancel()
         self.close()
-
-    def _stranger(self, frames: list[bytes]) -> CallError | None:
-        """Give the refusal of a call that is too large to be looked at without knowing who calls."""
-        return self._refusal(frames) if argument_bytes(frames) > STRANGER_BYTES else None
 
     def _refusal(self, frames: list[bytes]) -> CallError | None:
         knows = self._dispatch.knows
@@ -483,7 +480,8 @@ class Channels:
         if channel in self._open:
             self._open[channel].take(call)
         elif channel in self._closed:
-            self._closed[channel].refuse(call, _superseded())
+            error = Failed("the recipient has registered anew", "call by the new channel", code=SUPERSEDED)
+            self._closed[channel].refuse(call, error)
         else:
             self._note_unreadable(call, ProtocolError("a call by a channel that is not open here"))
 
@@ -494,7 +492,3 @@ class Channels:
 
     def _send_answer(self, call: Call, frames: list[bytes]) -> bool:
         return self.send([*call.frames, *frames])
-
-
-def _superseded() -> Failed:
-    return Failed("the recipient has registered anew", "call by the new channel", code=SUPERSEDED)

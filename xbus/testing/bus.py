@@ -31,7 +31,7 @@ from xbus.testing.probe import CrashPoint, Mishap, RoleLog, values_of_type
 from xbus.testing.programs import Author
 from xbus.testing.pull import InMemoryReader, open_reader
 from xbus.testing.sending import InMemoryEmitter, SentEnvelope, find_emitter
-from xbus.testing.settling import PATIENCE_SECONDS, Settling
+from xbus.testing.settling import PATIENCE_SECONDS, settle
 from xbus.testing.sketch import BotFields, Flow, Sketch, read_bus_file
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class Bus:
             **settings: as in a bus file: cron, settings, attempts and so on.
         """
         self._sketch.add_bot(BotSpec(name, GIVEN, reads=frozenset(reads), emits=frozenset(emits), **settings))
-        self._bots.functions.give(name, function)
+        self._bots.give(name, function)
 
     def _apply(self, bus: BusSpec) -> None:
         plan = make_plan(self._database.read(read_stored), bus)
@@ -251,7 +251,7 @@ class Bus:
         Raises:
             TimedOut: something is still to come after so many seconds of virtual time (``not_delivered``).
         """
-        self._do(lambda broker: Settling(self._machine).settle(seconds))
+        self._do(lambda broker: settle(self._machine, seconds))
 
     def wait(self, seconds: float) -> None:
         """Let so many seconds of virtual time pass."""

@@ -3,14 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from xbus.broker.journal.operations.coming import (
-    ComingDelivery,
-    ComingRun,
-    list_coming,
-    list_coming_runs,
-    newest_run,
-    quiet_seconds,
-)
+from xbus.broker.journal.operations import coming
 from xbus.errors import TimedOut
 from xbus.testing.machine import Machine
 
@@ -22,53 +15,48 @@ LOOK_GROWTH = 1.2
 """``run`` looks first after so long, and then each time so much later: an hour takes fifty looks."""
 
 
-class Settling:
-    """Lets time pass until everything is delivered or parked, and bots have run.
+async def settle(machine: Machine, seconds: float) -> None:
+    """Let time pass until everything is delivered or parked, and bots have run.
 
     Args:
         machine: of the bus.
+        seconds: of virtual time, at the most.
+
+    Raises:
+        TimedOut: something is still to come (``not_delivered``).
     """
-
-    def __init__(self, machine: Machine) -> None:
-        self._programs = machine.programs
-        self._database = machine.database
-        self._clock = machine.clock
-
-    async def settle(self, seconds: float) -> None:
-        """Wait, for so many seconds of virtual time at the most.
-
-        Raises:
-            TimedOut: something is still to come (``not_delivered``).
-        """
-        began, pause = self._clock.monotonic(), FIRST_LOOK_SECONDS
-        while coming := self._coming() or await self._coming_to_bots():
-            missing = sorted({each.waits_for or "" for each in coming} & self._programs.missing_services())
-            if missing or self._clock.monotonic() - began > seconds:
-                raise _not_delivered(coming, missing)
-            await asyncio.sleep(pause)
-            pause *= LOOK_GROWTH
-
-    def _coming(self) -> Sequence[ComingDelivery | ComingRun]:
-        stopped, services = self._programs.stopped, self._programs.stopped_services()
-        busy = [ComingDelivery(login, 0, "its recipient has an envelope open") for login in self._programs.busy()]
-        listed = self._database.read(list_coming)
-        delivered = [each for each in listed if each.role not in stopped and each.waits_for not in services]
-        return [*busy, *delivered, *self._database.read(list_coming_runs)]
-
-    async def _coming_to_bots(self) -> Sequence[ComingDelivery | ComingRun]:
-        """Wait for batches of bots that read, until no more come."""
-        if (seconds := self._database.read(quiet_seconds)) is None:
-            return []
-        while True:
-            newest = self._database.read(newest_run)
-            await asyncio.sleep(seconds)
-            coming = self._coming()
-            if coming or newest == self._database.read(newest_run):
-                return coming
+    began, pause = machine.clock.monotonic(), FIRST_LOOK_SECONDS
+    while found := _coming(machine) or await _coming_to_bots(machine):
+        missing = sorted({each.waits_for or "" for each in found} & machine.programs.missing_services())
+        if missing or machine.clock.monotonic() - began > seconds:
+            raise _not_delivered(found, missing)
+        await asyncio.sleep(pause)
+        pause *= LOOK_GROWTH
 
 
-def _not_delivered(coming: Sequence[ComingDelivery | ComingRun], missing: Sequence[str]) -> TimedOut:
-    told = "; ".join(each.told for each in coming[:5])
+def _coming(machine: Machine) -> Sequence[coming.ComingDelivery | coming.ComingRun]:
+    programs, services = machine.programs, machine.programs.stopped_services()
+    busy = [coming.ComingDelivery(login, 0, "its recipient has an envelope open") for login in programs.busy()]
+    listed = machine.database.read(coming.list_coming)
+    delivered = [each for each in listed if each.role not in programs.stopped and each.waits_for not in services]
+    return [*busy, *delivered, *machine.database.read(coming.list_coming_runs)]
+
+
+async def _coming_to_bots(machine: Machine) -> Sequence[coming.ComingDelivery | coming.ComingRun]:
+    """Wait for batches of bots that read, until no more come."""
+    database = machine.database
+    if (seconds := database.read(coming.quiet_seconds)) is None:
+        return []
+    while True:
+        newest = database.read(coming.newest_run)
+        await asyncio.sleep(seconds)
+        found = _coming(machine)
+        if found or newest == database.read(coming.newest_run):
+            return found
+
+
+def _not_delivered(found: Sequence[coming.ComingDelivery | coming.ComingRun], missing: Sequence[str]) -> TimedOut:
+    told = "; ".join(each.told for each in found[:5])
     if missing:
         step = f"serve a recipient for {', '.join(missing)}: bus.serve(...)"
     else:

@@ -66,10 +66,6 @@ def _named_file(ctx: click.Context, args: Sequence[str]) -> list[str]:
     return named
 
 
-def _read_descriptors(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[Descriptor]:
-    return [_read_descriptor(value) for value in values]
-
-
 def _read_descriptor(value: str) -> Descriptor:
     """Read the descriptor that ``FILE`` or ``FILE#NAME`` means; a file's own name may have a #, too."""
     path, _, name = value.rpartition("#")
@@ -102,7 +98,7 @@ DESCRIPTORS = option(
     "Give it once for all files, or once for each in their order.",
     None,
     "--descriptor",
-    callback=_read_descriptors,
+    callback=lambda ctx, param, values: [*map(_read_descriptor, values)],
     metavar="FILE[#NAME]",
 )
 HEADERS = option(

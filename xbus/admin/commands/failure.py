@@ -14,16 +14,8 @@ from xbus.admin.program import ROW_ID, CommandGroup, EnvelopeId
 from xbus.admin.repair.view import failure_rows, group_rows
 from xbus.admin.signatures import LINKED, UNSAID, BusAction, CommandBus, argument, command, command_of, option, shown
 from xbus.broker.journal.database.connection import Connection
-from xbus.broker.journal.operations import failures
+from xbus.broker.journal.operations import failure_moves, failures
 from xbus.broker.journal.operations.envelopes.details import resolve_envelope
-from xbus.broker.journal.operations.failure_moves import (
-    Assign,
-    Comment,
-    FailureMove,
-    Track,
-    move_failures,
-    move_group_page,
-)
 from xbus.broker.journal.people import Right, known_person
 from xbus.errors import Refused
 from xbus.states import TrackingState
@@ -122,7 +114,7 @@ class FailureAction(BusAction, ABC):
             raise ValueError("name failures by their ids, or a group by its fingerprint")
 
     @abstractmethod
-    def move(self, connection: Connection) -> FailureMove:
+    def move(self, connection: Connection) -> failure_moves.FailureMove:
         """Make the move.
 
         Raises:
@@ -139,7 +131,7 @@ class FailureAction(BusAction, ABC):
         now = bus.now()
         if self.fingerprint is None:
             with bus.writing() as connection:
-                move_failures(connection, self.failure_id, self.move(connection), now)
+                failure_moves.move_failures(connection, self.failure_id, self.move(connection), now)
             yield from (f"Failure {each} {self._told(self.is_so)}." for each in dict.fromkeys(self.failure_id))
             return
         with bus.reading() as connection:
@@ -164,7 +156,7 @@ class FailureAction(BusAction, ABC):
         return f"Failure{'s' * (len(self.failure_id) > 1)} {', '.join(map(str, self.failure_id[:MOST_NAMED]))}{cut}"
 
 
-def _move_group(bus: CommandBus, fingerprint: str, move: FailureMove, at: datetime, until: int) -> int:
+def _move_group(bus: CommandBus, fingerprint: str, move: failure_moves.FailureMove, at: datetime, until: int) -> int:
     """Carry a move out on a whole group, in as many short transactions as it takes.
 
     If a page fails, the pages before it stay moved. The same move once more does the rest.
@@ -178,7 +170,7 @@ def _move_group(bus: CommandBus, fingerprint: str, move: FailureMove, at: dateti
     moved, after = 0, 0
     while True:
         with bus.writing() as connection:
-            step = move_group_page(connection, fingerprint, move, at, after=after, until=until)
+            step = failure_moves.move_group_page(connection, fingerprint, move, at, after=after, until=until)
         moved += step.moved
         if step.last_id is None:
             return moved
@@ -204,8 +196,8 @@ class TrackFailures(FailureAction):
     state: TrackingState = argument()
     comment: str = option("A remark; the history keeps it.", default="", title="Comment")
 
-    def move(self, connection: Connection) -> FailureMove:
-        return Track(self.state, self.comment)
+    def move(self, connection: Connection) -> failure_moves.FailureMove:
+        return failure_moves.Track(self.state, self.comment)
 
 
 class AssignFailures(FailureAction):
@@ -219,11 +211,11 @@ class AssignFailures(FailureAction):
 
     owner: str = argument(title="Person", about="The name of who looks after it.", longest=255, metavar="NAME")
 
-    def move(self, connection: Connection) -> FailureMove:
+    def move(self, connection: Connection) -> failure_moves.FailureMove:
         person = known_person(connection, self.owner)
         if person.disabled_at is not None:
             raise Refused(f"{person.name} is disabled", "name another person: xbus person list", code="person_disabled")
-        return Assign(person.name)
+        return failure_moves.Assign(person.name)
 
 
 class ReleaseFailures(FailureAction):
@@ -235,8 +227,8 @@ class ReleaseFailures(FailureAction):
     is_so = "is nobody's"
     are_so = "are nobody's"
 
-    def move(self, connection: Connection) -> FailureMove:
-        return Assign(None)
+    def move(self, connection: Connection) -> failure_moves.FailureMove:
+        return failure_moves.Assign(None)
 
 
 class CommentFailures(FailureAction):
@@ -255,8 +247,8 @@ class CommentFailures(FailureAction):
         if not self.comment.strip():
             raise ValueError("the remark is empty")
 
-    def move(self, connection: Connection) -> FailureMove:
-        return Comment(self.comment)
+    def move(self, connection: Connection) -> failure_moves.FailureMove:
+        return failure_moves.Comment(self.comment)
 
 
 command_of(TrackFailures, failure)

@@ -15,6 +15,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from shlex import quote
 from types import FrameType
+from typing import cast
 
 import click
 
@@ -201,13 +202,8 @@ def run_(
     address = way.address
     logs.set_up(load_or_default(bus.path).logging)
     login, password = way.login_and_password()
-    options: ServeOptions = {}
-    if bind is not None:
-        options["bind"] = bind
-    if advertise is not None:
-        options["advertise"] = advertise
-    if start_timeout is not None:
-        options["start_timeout"] = start_timeout
+    given = {"bind": bind, "advertise": advertise, "start_timeout": start_timeout}
+    options = cast(ServeOptions, {name: value for name, value in given.items() if value is not None})
     if instances == 1:
         run(kind, address, login, password, **options)
         return

@@ -50,15 +50,9 @@ def safe_parser(encoding: str | None = None) -> "expat.XMLParserType":
         if has_subset:
             refuse("the DOCTYPE holds declarations")
 
-    def declare_entity(*_: object) -> None:
-        refuse("an entity is declared")
-
-    def skip_entity(name: str, is_parameter: bool) -> None:
-        refuse(f"the entity &{name}; is declared elsewhere")
-
     parser.StartDoctypeDeclHandler = begin_doctype
-    parser.EntityDeclHandler = declare_entity
-    parser.SkippedEntityHandler = skip_entity
+    parser.EntityDeclHandler = lambda *_: refuse("an entity is declared")
+    parser.SkippedEntityHandler = lambda name, _: refuse(f"the entity &{name}; is declared elsewhere")
     return parser
 
 

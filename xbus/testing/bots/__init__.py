@@ -4,7 +4,6 @@ Face: ``VirtualBots``, ``BotFunction``, ``fire``. Only ``xbus.testing`` imports 
 """
 
 from xbus.testing.bots.firing import fire
-from xbus.testing.bots.functions import GIVEN, BotFunction
-from xbus.testing.bots.virtual_bots import VirtualBots
+from xbus.testing.bots.virtual_bots import GIVEN, BotFunction, VirtualBots
 
 __all__ = ["GIVEN", "BotFunction", "VirtualBots", "fire"]
