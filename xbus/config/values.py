@@ -59,12 +59,16 @@ def large(value: str) -> int:
     return number
 
 
+def _number(value: str, fault: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(fault) from None
+
+
 def days(value: str) -> float:
     """Read a number of days, or 0 for ever."""
-    try:
-        number = float(value)
-    except ValueError:
-        raise ValueError("is not a number of days") from None
+    number = _number(value, "is not a number of days")
     if not 0 <= number <= LARGEST_DAYS:  # false for "nan" as well
         raise ValueError(f"is not a number of days between 0 and {LARGEST_DAYS}")
     return number
@@ -72,10 +76,7 @@ def days(value: str) -> float:
 
 def seconds(value: str) -> float:
     """Read a number of seconds above 0."""
-    try:
-        number = float(value)
-    except ValueError:
-        raise ValueError("is not a number of seconds") from None
+    number = _number(value, "is not a number of seconds")
     if not 0 < number <= LARGEST_NUMBER:  # false for "nan" as well
         raise ValueError("is not a number of seconds above 0")
     return number
@@ -83,10 +84,7 @@ def seconds(value: str) -> float:
 
 def part(value: str) -> float:
     """Read a number from 0 to 1."""
-    try:
-        number = float(value)
-    except ValueError:
-        raise ValueError("is not a number from 0 to 1") from None
+    number = _number(value, "is not a number from 0 to 1")
     if not 0 <= number <= 1:
         raise ValueError("is not a number from 0 to 1")
     return number
@@ -115,10 +113,7 @@ def hours_or_never(value: str) -> float:
 def _or_never(value: str, unit: str, largest: int, *, may_be_0: bool = False) -> float:
     if value == "never":
         return math.inf
-    try:
-        number = float(value)
-    except ValueError:
-        raise ValueError(f"is neither a number of {unit} nor the word never") from None
+    number = _number(value, f"is neither a number of {unit} nor the word never")
     if not (0 < number <= largest or (may_be_0 and number == 0)):  # refuses "nan" as well
         bounds = f"between 0 and {largest}" if may_be_0 else f"above 0, up to {largest},"
         raise ValueError(f"is neither a number of {unit} {bounds} nor the word never")

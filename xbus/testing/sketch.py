@@ -1,6 +1,6 @@
 """A bus that a test describes by a few calls, where a bus file would be longer than the test."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -99,18 +99,21 @@ class Sketch:
         event_type = self.bus.event_types[type_name]
         alike = sum(node.service == service.name for node in event_type.nodes.values())
         name = f"{service.name}_{alike + 1}" if alike else service.name
-        nodes = {**event_type.nodes, name: NodeSpec(name, service.name)}
-        if behind is not None:
-            nodes[behind] = replace(nodes[behind], to=tuple(sorted({*nodes[behind].to, name})))
         role = RoleSpec(service.name, service.name, ordered)
-        self.bus = self.bus.with_all(
-            BusSpec(
-                event_types={type_name: replace(event_type, nodes=nodes)},
-                services={service.name: service},
-                roles={service.name: role},
-            )
-        )
+        self.bus = self.bus.with_all(BusSpec(services={service.name: service}, roles={service.name: role}))
+        self._grow(event_type, NodeSpec(name, service.name), behind)
         return name
+
+    def _grow(self, event_type: EventTypeSpec, node: NodeSpec, behind: str | None) -> None:
+        nodes = {**event_type.nodes, node.name: node}
+        if behind is not None:
+            nodes[behind] = replace(nodes[behind], to=tuple(sorted({*nodes[behind].to, node.name})))
+        self.bus = self.bus.with_all(BusSpec(event_types={event_type.name: replace(event_type, nodes=nodes)}))
+
+    def _add_missing(self, types: Iterable[str]) -> None:
+        for name in types:
+            if name not in self.bus.event_types:
+                self.add_type(EventTypeSpec(name, False, {}))
 
     def add_reader(self, type_name: str, reader: ReaderSpec) -> None:
         """Add a reader, with a role of its name, or have one read a further event type."""
@@ -121,9 +124,7 @@ class Sketch:
 
     def add_bot(self, bot: BotSpec) -> None:
         """Add a bot, with all event types that it names."""
-        for name in sorted(bot.reads | bot.emits):
-            if name not in self.bus.event_types:
-                self.add_type(EventTypeSpec(name, False, {}))
+        self._add_missing(sorted(bot.reads | bot.emits))
         runners = ServiceSpec(RUNNERS, "runner")
         role = RoleSpec(RUNNERS, RUNNERS)
         bot = replace(bot, runners=RUNNERS)
@@ -134,23 +135,15 @@ class Sketch:
 
         Behind a worker it also gets outputs for which the worker names its type.
         """
-        if emits not in self.bus.event_types:
-            self.add_type(EventTypeSpec(emits, False, {}))
-        event_type = self.bus.event_types[type_name]
-        nodes = {**event_type.nodes, emits: NodeSpec(emits, "", (), (emits,))}
-        if behind is not None:
-            nodes[behind] = replace(nodes[behind], to=tuple(sorted({*nodes[behind].to, emits})))
-        self.bus = self.bus.with_all(BusSpec(event_types={type_name: replace(event_type, nodes=nodes)}))
+        self._add_missing([emits])
+        self._grow(self.bus.event_types[type_name], NodeSpec(emits, "", (), (emits,)), behind)
 
     def add_outs(self, type_name: str, types: Sequence[str], node: str) -> None:
         """Have a worker's node emit what the worker names types for."""
-        for name in types:
-            if name not in self.bus.event_types:
-                self.add_type(EventTypeSpec(name, False, {}))
+        self._add_missing(types)
         event_type = self.bus.event_types[type_name]
         listed = replace(event_type.nodes[node], emits=tuple(sorted({*event_type.nodes[node].emits, *types})))
-        nodes = {**event_type.nodes, node: listed}
-        self.bus = self.bus.with_all(BusSpec(event_types={type_name: replace(event_type, nodes=nodes)}))
+        self._grow(event_type, listed, None)
 
 
 class Flow:

@@ -185,7 +185,7 @@ class ElementPath:
         return f"ElementPath({self.path!r})"
 
     def text_in(self, record: Element) -> str | None:
-        """Find the text of the first element or attribute at the path, in the order of the file; None without any.
+        """Find the first text at the path, in the order of the file; None without any.
 
         Raises:
             Misfit: the element begins with another one.

@@ -4,8 +4,7 @@ Face: ``InMemoryReader`` for a test, ``ReadingVerbs`` for the broker. Only ``xbu
 """
 
 from xbus.testing.pull.connection import ReadingConnection
-from xbus.testing.pull.program import open_reader
-from xbus.testing.pull.reader import InMemoryReader
+from xbus.testing.pull.reader import InMemoryReader, open_reader
 from xbus.testing.pull.verbs import ReadingVerbs
 
 __all__ = ["InMemoryReader", "ReadingConnection", "ReadingVerbs", "open_reader"]

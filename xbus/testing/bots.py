@@ -1,11 +1,12 @@
-"""The bots of a bus in memory: their functions, what happened at them, and their runners in virtual time.
+"""The bots of a bus in memory: runners in virtual time claim runs of the real back, and call the author's function.
 
 A runner is as ``xbus.bots.runner``, which has processes.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TypeAlias
 from uuid import UUID
@@ -13,13 +14,19 @@ from uuid import UUID
 from xbus.bots import BotBatch, BotOutput
 from xbus.bots.job import ANY, Allowed, Outcome, RunJob
 from xbus.bots.work import do_work, failed
-from xbus.broker.journal.log.catalog import Catalog
-from xbus.broker.journal.writes import RunFailure
+from xbus.broker.journal.audit import RepairDecision
+from xbus.broker.journal.log.bots.runs import read_progress
+from xbus.broker.journal.log.catalog import Catalog, read_catalog
+from xbus.broker.journal.operations.bots import find_bot, fire_bot
+from xbus.broker.journal.writes import FireSlots, RunFailure
+from xbus.emitter import Emitter
 from xbus.envelope import EnvelopeHead
-from xbus.errors import XbusError
+from xbus.errors import Refused, XbusError
+from xbus.rpc.items import check_several, item_bytes
 from xbus.rpc.messages import BotRun
-from xbus.testing.bots.output import GatheredOutput
+from xbus.slots import Schedule
 from xbus.testing.broker import VirtualBroker
+from xbus.testing.journal import Database
 from xbus.testing.probe import Crash, Mishap, RoleLog
 from xbus.testing.sending import InMemoryEmitter
 
@@ -34,6 +41,32 @@ BotFunction: TypeAlias = Callable[[BotBatch, BotOutput], object]
 
 GIVEN = "xbus.testing:given"
 """The call of a bot whose function the test has given. Others are imported, as their bus file says."""
+
+
+class GatheredOutput(BotOutput):
+    """Gathers the events of a run.
+
+    Args:
+        key: what the run is for.
+        emits: the event types that it may put.
+
+    Attributes:
+        events: the type and the items of each, packed.
+    """
+
+    def __init__(self, key: str, emits: Iterable[str]) -> None:
+        super().__init__(key, emits, False, _no_emitter)
+        self.events: list[tuple[str, list[bytes]]] = []
+
+    def put(self, type_name: str, items: Iterable[object]) -> None:
+        """Gather an event; errors are those of ``BotOutput.put``."""
+        self._check(type_name)
+        check_several(items)
+        self.events.append((type_name, [item_bytes(item) for item in items]))
+
+
+def _no_emitter() -> Emitter:
+    raise AssertionError("nothing is sent before the function has returned")
 
 
 class VirtualBots:
@@ -155,3 +188,35 @@ class VirtualBots:
             log.crash = None
             log.crashes += 1
             raise Crash
+
+
+async def fire(
+    broker: VirtualBroker, database: Database, name: str, slot: datetime | None, now: datetime
+) -> datetime | None:
+    """Make a run of a slot, unless it had its turn; give the slot, None for a bot without cron.
+
+    Args:
+        slot: None for the next one.
+
+    Raises:
+        Refused: no bot is called so (``unknown_name``), it has no such slot (``no_slot``), or it reads (``bot_reads``).
+    """
+    bot_id = database.read(find_bot, name)
+    bot = database.read(read_catalog).bots[bot_id]
+    if not bot.cron:
+        if slot is not None:
+            raise Refused(f'the bot "{bot.name}" has no cron', "fire it without a slot", code="no_slot")
+        database.write(fire_bot, bot.name, None, RepairDecision("the test", "", now))
+        return None
+    schedule = Schedule(bot.cron, bot.timezone)
+    until = database.read(read_progress, [bot.id])[bot.id].slots_until
+    chosen = schedule.after(until) if slot is None else slot.astimezone(UTC)
+    if chosen is None or schedule.after(chosen - timedelta(seconds=1)) != chosen:
+        raise Refused(
+            f'{slot:%Y-%m-%d %H:%M:%S %Z} is no slot of "{bot.name}" ({bot.cron}, {bot.timezone})',
+            "name a moment at which its cron is due, with its time zone",
+            code="no_slot",
+        )
+    if chosen > until:
+        await broker.fire(FireSlots(bot.id, [chosen], chosen, now))
+    return chosen
