@@ -89,6 +89,10 @@ def goes_past_sqlalchemy(group: Sequence[writes.Write[object]]) -> bool:
         if isinstance(write, writes.ProgressUpdate):
             if write.deliveries or write.failures or write.decided or write.repeated:
                 return False
+        elif isinstance(write, writes.Seal):
+            # What an envelope holds is read unless it is known, and so is why one that goes alone was cancelled.
+            if not write.is_one_append or write.content is None or len(group) == 1:
+                return False
         elif not isinstance(write, writes.Append) or write.stored is not None:
             return False
     return True
@@ -117,11 +121,12 @@ def tally(group: Sequence[writes.Write[object]], answers: Sequence[object]) -> T
             continue
         if (bytes_of := _BYTES_OF.get(type(write))) is not None:
             total += bytes_of(write, answer)
-        if type(write) is writes.Append and write.stored is None:
-            appends.append(write)
-        elif type(answer) is SealReceipt and type(write) is writes.Seal and write.content is not None:
+        if type(answer) is not SealReceipt:
+            if type(write) is writes.Append and write.stored is None:
+                appends.append(write)
+        elif type(write) is writes.Seal and write.content is not None:
             ended.append(SealedGroup(answer.position, answer.position, write.content, (answer.hash,)))
-        elif type(answer) is SealReceipt:
+        else:
             content = write if type(write) is writes.PutEnvelope else None
             sealed.append(SealedEnvelope(answer, content, type(write) is writes.Repeat))
     if ended:
