@@ -259,9 +259,9 @@ def let_runs_wait(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> asyncio.Ev
     may_begin, launcher = asyncio.Event(), broker.back._assembly._launcher
     gather = launcher.gather
 
-    async def gathered(*args: Any) -> Any:
+    async def gathered(*args: Any, **more: Any) -> Any:
         await may_begin.wait()
-        return await gather(*args)
+        return await gather(*args, **more)
 
     monkeypatch.setattr(launcher, "gather", gathered)
     return may_begin
