@@ -130,7 +130,7 @@ class GroupDelivery:
             lane.position = each.last
             for party, part in shares:
                 going[party] = None
-                party.add(part)
+                (party.raw if party.by_workers else party.parts).append(part)
                 for role in party.roles:
                     role.in_flight.positions.update(part.positions)
                     self._ledger.owe_all(role, part.positions)
@@ -173,7 +173,7 @@ class GroupDelivery:
             if graph_ids is not None and graph_ids not in parts:
                 parts[graph_ids] = whole.of_graphs(graph_ids)
             part = parts[graph_ids]
-            if not party.has_waiting or party.has_room_for(part):
+            if not (party.parts or party.raw or party.at_workers) or party.has_room_for(part):
                 shares.append((party, part))
             else:
                 full.append(party)
