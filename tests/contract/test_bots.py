@@ -25,7 +25,7 @@ from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.commit.statements.bots import KEPT_RUNS, SLOWED_AFTER
 from xbus.broker.journal.configuration import apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.runs import TICKETS, has_ticket, read_progress
+from xbus.broker.journal.log.bots import TICKETS, has_ticket, read_progress
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
 from xbus.broker.journal.log.sessions import read_sessions
 from xbus.broker.journal.readers import people, read_ranges, read_readers

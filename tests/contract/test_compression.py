@@ -13,14 +13,14 @@ from tests.support.journal import Scribe, change_segments, remove_segments
 from xbus import model
 from xbus.broker.back.log import LogReader
 from xbus.broker.back.log.small import SMALL_BYTES
-from xbus.broker.journal.archive.segments import put_rows, read_rows
+from xbus.broker.journal.archive.records import put_rows, read_rows
 from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.database.compression import DAMAGED, LEAST_BYTES
 from xbus.broker.journal.fsck.faults import FaultCode
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.envelopes import read_envelope
-from xbus.broker.journal.log.ranges import cut_event
+from xbus.broker.journal.log.planning import cut_event
 from xbus.broker.journal.log.reading import read_segments, read_small_events
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices import Place, SliceBounds, read_slice, whole_ring

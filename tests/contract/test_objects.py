@@ -21,13 +21,13 @@ from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.housekeeping import objects
 from xbus.broker.housekeeping.objects import LOOK_SECONDS, SWEEP_AGAIN_SECONDS, SWEEP_SECONDS, ObjectRemover
-from xbus.broker.journal.archive.segments import read_rows
+from xbus.broker.journal.archive.records import read_rows
 from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.fsck.faults import FaultCode
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.ranges import cut_event
+from xbus.broker.journal.log.planning import cut_event
 from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices import Place, SliceBounds, read_slice, whole_ring

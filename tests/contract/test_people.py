@@ -12,14 +12,13 @@ import sqlalchemy as sa
 from tests.support.journal import NOW
 from xbus import model
 from xbus.broker.housekeeping.people import remove_ended_sessions
-from xbus.broker.journal.audit import acting_as
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, acting_as, list_acts
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.people import (
-    Person,
+    IDLE,
+    USE_NOTED,
     PersonSession,
-    Right,
     add_person,
     add_token,
     count_sessions_of,
@@ -42,9 +41,9 @@ from xbus.broker.journal.people import (
     set_password,
     set_rights,
 )
-from xbus.broker.journal.people.sessions import IDLE, USE_NOTED
 from xbus.clock import SystemClock
 from xbus.errors import Refused
+from xbus.rights import Person, Right
 
 DAY = timedelta(days=1)
 HOSTILE = ["", "a\x00b", "\ud800", "x" * 1_000_000, "' OR 1=1 --", "\u202e"]

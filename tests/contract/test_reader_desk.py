@@ -21,7 +21,7 @@ from xbus.broker.back.readers.calls import BatchCall
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration import BusSpec, ReaderSpec, RoleSpec, apply, make_plan, read_stored
 from xbus.broker.journal.database.compression import DAMAGED
-from xbus.broker.journal.fsck.readers import check_readers
+from xbus.broker.journal.fsck.progress import check_readers
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.slices import LAST_HASH, Place, Slice, SliceBounds, Stretch, read_slice

@@ -22,7 +22,7 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.configuration.table_checks import find_table_problems
+from xbus.broker.journal.configuration.checked import find_table_problems
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.reading import read_head
@@ -42,7 +42,7 @@ from xbus.broker.journal.readers import (
 )
 from xbus.broker.journal.readers.status import list_moves, list_readers
 from xbus.broker.journal.retention.needed import FOR_GOOD
-from xbus.broker.journal.retention.skipping import note_skipped
+from xbus.broker.journal.retention.pruning import note_skipped
 from xbus.errors import Refused
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

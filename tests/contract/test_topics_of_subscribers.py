@@ -24,7 +24,7 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.configuration.table_checks import find_table_problems
+from xbus.broker.journal.configuration.checked import find_table_problems
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.slices import Place

@@ -29,10 +29,10 @@ from xbus.broker.journal.operations.bots import (
     release_bot,
     show_run,
 )
-from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import load_or_default
 from xbus.ending import printable_lines
+from xbus.rights import Right
 from xbus.rpc.context import new_context
 from xbus.states import BotRunState
 

@@ -25,7 +25,7 @@ from xbus.admin.signatures import (
     option,
     shown,
 )
-from xbus.broker.journal.bulk.summaries import OutputSummary
+from xbus.broker.journal.bulk.outputs import OutputSummary
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations.envelopes.details import (

@@ -39,7 +39,8 @@ from xbus.broker.journal.operations.failures import (
     show_group,
     unknown_failure,
 )
-from xbus.broker.journal.people import Right, known_person
+from xbus.broker.journal.people import known_person
+from xbus.rights import Right
 from xbus.states import TrackingState
 
 

@@ -25,7 +25,6 @@ from xbus.admin.signatures import (
 )
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.slices import parse_start
-from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.people import RangeMove, find_reader
 from xbus.broker.journal.readers.status import (
@@ -36,6 +35,7 @@ from xbus.broker.journal.readers.status import (
     list_moves,
     list_readers,
 )
+from xbus.rights import Right
 
 NAME = argument(READER)
 

@@ -10,7 +10,6 @@ from xbus.admin.objects import of_subscription, subscription_state
 from xbus.admin.output import STATE, Column, Output, Row, age, facts, moment, name_column
 from xbus.admin.program import CommandGroup
 from xbus.admin.signatures import REASON, BusAction, CommandBus, argument, command, command_of, shown
-from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.status import ReaderStatus, list_readers
 from xbus.broker.journal.readers.subscriptions import (
     SubscriptionEntry,
@@ -19,6 +18,7 @@ from xbus.broker.journal.readers.subscriptions import (
     list_subscriptions,
     resume_subscription,
 )
+from xbus.rights import Right
 
 
 @click.group(cls=CommandGroup)

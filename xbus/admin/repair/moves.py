@@ -18,7 +18,6 @@ from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.repeats import Past, PastEvent
 from xbus.broker.journal.log.role_progress import MOST_COUNTED
-from xbus.broker.journal.operations.backlog import LACKING
 from xbus.broker.journal.operations.corrections import add_correction, hold_sealed, list_sharing, read_corrected_item
 from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, show_envelope
 from xbus.broker.journal.operations.event_types import read_secret_fields
@@ -29,23 +28,22 @@ from xbus.broker.journal.operations.parked import (
     Parked,
     ParkedItem,
     ParkedSummary,
+    ResumedEvent,
+    drop_delivery,
+    drop_items,
     find_parked,
     find_past,
+    hold_delivery,
+    hold_item,
     list_parked_items,
     parked_of,
     read_parked_page,
     read_parked_roles,
-)
-from xbus.broker.journal.operations.parked_moves import (
-    ResumedEvent,
-    drop_delivery,
-    drop_items,
-    hold_delivery,
-    hold_item,
     resume_deliveries,
     resume_delivery,
     resume_items,
 )
+from xbus.broker.journal.operations.roles import LACKING
 from xbus.broker.journal.people import known_person
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_uuid

@@ -60,7 +60,7 @@ from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.deliveries import read_cursors
-from xbus.broker.journal.log.ordered import read_held_keys
+from xbus.broker.journal.log.reading import read_held_keys
 from xbus.broker.journal.writes import FollowOrder
 from xbus.config import BackSettings
 from xbus.errors import JournalError, JournalUnavailable

@@ -12,10 +12,7 @@ from xbus.broker.housekeeping.looks import pause_after
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.retention import bounds, pruning
-from xbus.broker.journal.retention.ages import Ages
-from xbus.broker.journal.retention.keeping import read_keepings
-from xbus.broker.journal.retention.rules import Rule
-from xbus.broker.journal.retention.search import READ_ENVELOPES, Scan, search
+from xbus.broker.journal.retention.rules import READ_ENVELOPES, Ages, Rule, Scan, read_keepings, search
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.periodic import every

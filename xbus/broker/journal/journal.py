@@ -15,10 +15,10 @@ import sqlalchemy as sa
 from xbus.broker.journal.commit.committer import Seen, SeenEnd, read_holder
 from xbus.broker.journal.commit.writer import LOOK_SECONDS, CommitFigures, Writer, WriterPace, silent
 from xbus.broker.journal.database.compression import DAMAGED
+from xbus.broker.journal.database.connection import ReadTurns
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.broker.journal.database.holding import FileHold, hold, write_back
 from xbus.broker.journal.database.promises import check_sessions, warn_of_standby
-from xbus.broker.journal.database.read_turns import ReadTurns
 from xbus.broker.journal.objects.claiming import claim, whole_place
 from xbus.broker.journal.objects.opening import open_store
 from xbus.broker.journal.objects.stowing import NO_ORDER, ObjectPlace, Order, Stowing

@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from xbus.broker.journal.samples.attention import MOST_READ, AttentionGroup
-from xbus.broker.journal.samples.keeping import read_totals
+from xbus.broker.journal.samples.sample import read_totals
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import JournalError
 from xbus.monitor.bus import BusAccess

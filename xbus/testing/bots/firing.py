@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from xbus.broker.journal.audit import RepairDecision
-from xbus.broker.journal.log.bots.runs import read_progress
+from xbus.broker.journal.log.bots import read_progress
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.operations.bots import find_bot, fire_bot
 from xbus.broker.journal.writes import FireSlots

@@ -10,7 +10,6 @@ Face: the names below, and ``chaining``, ``checked``, ``decisions``, ``detaching
 """
 
 from xbus.broker.journal.configuration.checks import MOST_ITEMS, MOST_MILLISECONDS
-from xbus.broker.journal.configuration.demo import add_demo_rows
 from xbus.broker.journal.configuration.entries import (
     BotSpec,
     BusSpec,
@@ -37,7 +36,7 @@ from xbus.broker.journal.configuration.logins import (
 )
 from xbus.broker.journal.configuration.plan import Change, Move, Plan, make_plan
 from xbus.broker.journal.configuration.reading import Stored, read_stored
-from xbus.broker.journal.configuration.writing import apply
+from xbus.broker.journal.configuration.writing import add_demo_rows, apply
 
 __all__ = [
     "MOST_ITEMS",

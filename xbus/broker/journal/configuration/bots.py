@@ -10,8 +10,7 @@ from xbus import model
 from xbus.broker.journal.configuration.entries import BotSpec, ReaderSpec
 from xbus.broker.journal.configuration.former import is_chosen
 from xbus.broker.journal.database.rows import columns_of, value_of
-from xbus.broker.journal.log.bots.entries import BOT_COLUMNS, read_command, read_settings
-from xbus.broker.journal.log.bots.runs import TICKETS
+from xbus.broker.journal.log.bots import BOT_COLUMNS, TICKETS, read_command, read_settings
 from xbus.slots import Missed
 
 T = TypeVar("T")

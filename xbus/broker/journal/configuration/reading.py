@@ -23,10 +23,10 @@ from xbus.broker.journal.configuration.former import is_chosen, without_end
 from xbus.broker.journal.configuration.subscriptions import is_of_subscription, read_subscriptions
 from xbus.broker.journal.database.rows import value_of
 from xbus.broker.journal.log.catalog import newest_graphs, read_graph, read_service_names, read_version
-from xbus.broker.journal.log.emitters.entries import read_limits
+from xbus.broker.journal.log.emitters import read_limits
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.operations.event_types import read_paths
-from xbus.broker.journal.retention.limits import limit_of
+from xbus.broker.journal.retention.lagging import limit_of
 from xbus.broker.journal.writes import NO_LIMITS
 from xbus.graph import Graph
 from xbus.model import (

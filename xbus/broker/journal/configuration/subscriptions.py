@@ -10,7 +10,7 @@ from xbus.broker.journal.configuration.former import is_chosen, without_end
 from xbus.broker.journal.database.rows import value_of
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.readers.subscriptions import call_at_once
-from xbus.broker.journal.retention.limits import limit_of
+from xbus.broker.journal.retention.lagging import limit_of
 
 
 def is_of_subscription(service_id: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:

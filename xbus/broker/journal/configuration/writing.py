@@ -14,6 +14,7 @@ from xbus.broker.journal.configuration.chaining import SEPARATOR, EmittingNode, 
 from xbus.broker.journal.configuration.decisions import take_first_graph
 from xbus.broker.journal.configuration.entries import (
     BotSpec,
+    BusSpec,
     EmitterSpec,
     Entry,
     EventTypeSpec,
@@ -27,17 +28,24 @@ from xbus.broker.journal.configuration.entries import (
     SubscriptionSpec,
 )
 from xbus.broker.journal.configuration.history import new_version
-from xbus.broker.journal.configuration.logins import delete_api_tokens, end_sessions, replace_keys
-from xbus.broker.journal.configuration.plan import Change, Move, Plan
-from xbus.broker.journal.configuration.reading import read_current_nodes
+from xbus.broker.journal.configuration.logins import (
+    delete_api_tokens,
+    end_sessions,
+    logins_without_password,
+    replace_keys,
+    set_password,
+)
+from xbus.broker.journal.configuration.plan import Change, Move, Plan, make_plan
+from xbus.broker.journal.configuration.reading import read_current_nodes, read_stored
 from xbus.broker.journal.configuration.subscriptions import rename_reader, write_subscription
 from xbus.broker.journal.database.rows import columns_of
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.log.reading import is_kept, read_head
 from xbus.broker.journal.operations.event_types import write_paths
 from xbus.broker.journal.readers import make_ranges, write_settings
-from xbus.broker.journal.retention.limits import write_limit
+from xbus.broker.journal.retention.lagging import write_limit
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
+from xbus.clock import Clock, SystemClock
 from xbus.errors import ConfigurationError
 from xbus.model import (
     bot,
@@ -56,6 +64,7 @@ from xbus.model import (
     service,
     subscription,
 )
+from xbus.passwords import Passwords
 
 TABLES: Mapping[Section, Table] = {
     Section.EVENT_TYPE: event_type,
@@ -439,3 +448,51 @@ def _before_first(connection: Connection, which: ColumnElement[bool]) -> int:
     first = select(envelope.c.position).where(envelope.c.position.is_not(None), which)
     position = connection.execute(first.order_by(envelope.c.position).limit(1)).scalar_one_or_none()
     return read_head(connection) if position is None else position - 1
+
+
+# -- demo --------------------------------------------------------------------------------------------------------------
+# The classic demo rows, which tutorials of the bus have always used; for trying only.
+
+DEMO_PASSWORD = "password"  # noqa: S105
+"""Known to everyone, so fit for nothing but a try."""
+
+DEMO_LOGINS = frozenset({"test_emitter", "consumer_role", "worker_role"})
+
+
+def demo_bus() -> BusSpec:
+    """Make one event type that reaches one consumer by two ways: as emitted, and through a worker."""
+    nodes = (
+        NodeSpec("consumer", "consumer_service"),
+        NodeSpec("worker", "worker_service", ("worker_consumer",)),
+        NodeSpec("worker_consumer", "consumer_service"),
+    )
+    return BusSpec(
+        event_types={"test_event": EventTypeSpec("test_event", False, {node.name: node for node in nodes})},
+        services={
+            "consumer_service": ServiceSpec("consumer_service", "consumer"),
+            "worker_service": ServiceSpec("worker_service", "worker"),
+        },
+        roles={
+            "consumer_role": RoleSpec("consumer_role", "consumer_service"),
+            "worker_role": RoleSpec("worker_role", "worker_service"),
+        },
+        profiles={"test_profile": ProfileSpec("test_profile", frozenset({"test_event"}))},
+        emitters={"test_emitter": EmitterSpec("test_emitter", "test_profile")},
+    )
+
+
+def add_demo_rows(connection: Connection, passwords: Passwords | None = None, clock: Clock | None = None) -> None:
+    """Add the demo rows, or restore them, in the caller's transaction; repeats are harmless.
+
+    A password that was set meanwhile stays.
+
+    Raises:
+        ConfigurationError: an entry of the same name is in the way, such as a service of another kind.
+    """
+    at = (clock or SystemClock()).now()
+    apply(connection, make_plan(read_stored(connection), demo_bus()), at)
+    missing = [(kind, login) for kind, login in logins_without_password(connection) if login in DEMO_LOGINS]
+    if missing:
+        hasher = passwords or Passwords()
+        for kind, login in missing:
+            set_password(connection, kind, login, hasher.hash_password(DEMO_PASSWORD), at)

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.bulk.outputs import BEGINNING, read_output, read_totals
 from xbus.broker.journal.database.compression import PLAIN_SIZE
+from xbus.broker.journal.fsck.content import has_items
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
-from xbus.broker.journal.fsck.items import has_items
 from xbus.broker.journal.writes.bulk import Place
 from xbus.states import AttemptState
 

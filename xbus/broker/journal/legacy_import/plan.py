@@ -17,8 +17,8 @@ from xbus.broker.journal.legacy_import.entries import (
 from xbus.broker.journal.legacy_import.fitting import fit
 from xbus.broker.journal.legacy_import.present import Present
 from xbus.broker.journal.legacy_import.translation import Translation
-from xbus.broker.journal.people import Right, write_rights
 from xbus.passwords import is_legacy_hash
+from xbus.rights import Right, write_rights
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from sqlalchemy import Connection, select
 
 from xbus.broker.journal.configuration.reading import Stored, read_stored
 from xbus.broker.journal.legacy_import.entries import Belongings, EmissionProfile, LegacyDescriptor, LegacyPerson, Owner
-from xbus.broker.journal.people import Right, list_persons
+from xbus.broker.journal.people import list_persons
 from xbus.model import emission_profile, emitter, input_descriptor, person, role
+from xbus.rights import Right
 
 
 @dataclass(frozen=True)

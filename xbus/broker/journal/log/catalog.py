@@ -9,8 +9,8 @@ from typing import Literal, TypeVar
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
 from xbus.broker.journal.database.rows import columns_for, value_of
-from xbus.broker.journal.log.bots.entries import BotEntry, RunnerEntry, read_bots, read_runners
-from xbus.broker.journal.log.emitters.entries import EmitterEntry, read_emitters
+from xbus.broker.journal.log.bots import BotEntry, RunnerEntry, read_bots, read_runners
+from xbus.broker.journal.log.emitters import EmitterEntry, read_emitters
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.writes import GroupType, PauseEntry, PauseKind, Pauses, longest, pause_of_role
 from xbus.graph import Graph, Node, graph_of

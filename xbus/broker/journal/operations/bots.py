@@ -11,7 +11,7 @@ from xbus import model
 from xbus.broker.journal.audit import RepairDecision, act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.rows import NamedRow, value_of
-from xbus.broker.journal.log.bots.entries import BOT_COLUMNS, read_bots, read_command
+from xbus.broker.journal.log.bots import BOT_COLUMNS, read_bots, read_command
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import ConfigurationError, Refused

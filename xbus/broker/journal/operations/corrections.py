@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.audit import RepairDecision, note_acts
 from xbus.broker.journal.commit.statements.common import remember
-from xbus.broker.journal.commit.statements.cures import close_corrected
+from xbus.broker.journal.commit.statements.progress import close_corrected
 from xbus.broker.journal.log.overlays import CONCERNS_EVENT, CORRECTED
 from xbus.broker.journal.operations.failures import role_name
 

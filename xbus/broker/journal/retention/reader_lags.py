@@ -15,10 +15,9 @@ from xbus.broker.journal.log.planning import position_before, read_oldest
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.slices import Place
 from xbus.broker.journal.readers import ReaderEntry, read_ranges, read_readers
+from xbus.broker.journal.readers.settings import LogPart
 from xbus.broker.journal.readers.status import find_waiting_since
-from xbus.broker.journal.readers.type_spans import LogPart
-from xbus.broker.journal.retention.lagging import MOST_SKIPPED
-from xbus.broker.journal.retention.limits import WhenBehind
+from xbus.broker.journal.retention.lagging import MOST_SKIPPED, WhenBehind
 from xbus.clock import span
 from xbus.model.base import UNREADABLE
 

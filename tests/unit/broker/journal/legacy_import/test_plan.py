@@ -18,7 +18,7 @@ from xbus.broker.journal.legacy_import.entries import Belongings, EmissionProfil
 from xbus.broker.journal.legacy_import.plan import ImportPlan, plan_import
 from xbus.broker.journal.legacy_import.present import Present
 from xbus.broker.journal.legacy_import.translation import Translation
-from xbus.broker.journal.people import Right
+from xbus.rights import Right
 
 HASH, OTHER_HASH = "0123456789abcdef" * 5, "fedcba9876543210" * 5
 OURS = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA"

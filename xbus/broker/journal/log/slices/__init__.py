@@ -5,11 +5,17 @@ the corrections for all roles laid over them. They come from the database, or fr
 here writes, waits or knows a reader.
 """
 
-from xbus.broker.journal.log.slices.items import DamagedItems, ItemSpan, SegmentSize
-from xbus.broker.journal.log.slices.listing import ListedEvent, ListPage, read_list_page, read_types
-from xbus.broker.journal.log.slices.lists import EventLists
-from xbus.broker.journal.log.slices.reading import cut_slice, read_heads, read_slice
-from xbus.broker.journal.log.slices.starting import Start, parse_start, read_start
+from xbus.broker.journal.log.slices.items import DamagedItems, ItemSpan, SegmentSize, cut_slice, read_heads, read_slice
+from xbus.broker.journal.log.slices.listing import (
+    EventLists,
+    ListedEvent,
+    ListPage,
+    Start,
+    parse_start,
+    read_list_page,
+    read_start,
+    read_types,
+)
 from xbus.broker.journal.log.slices.values import (
     LAST_HASH,
     BadPlace,

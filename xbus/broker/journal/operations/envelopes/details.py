@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.archive.reading import Whereabouts, read_whereabouts
-from xbus.broker.journal.bulk.summaries import OutputSummary, list_outputs
+from xbus.broker.journal.bulk.outputs import OutputSummary, list_outputs
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.database.rows import NamedRow, NamedRows, value_of

@@ -19,7 +19,6 @@ from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import is_for
-from xbus.broker.journal.operations.backlog import LACKING, read_lacking_roles
 from xbus.broker.journal.operations.envelopes.details import (
     EnvelopeSummary,
     envelope_summaries,
@@ -27,6 +26,7 @@ from xbus.broker.journal.operations.envelopes.details import (
     summarize,
 )
 from xbus.broker.journal.operations.failures import known_role_id
+from xbus.broker.journal.operations.roles import LACKING, read_lacking_roles
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import Refused
 from xbus.ids import keyed_envelope_id

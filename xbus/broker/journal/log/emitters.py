@@ -10,6 +10,8 @@ from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, SendingLimits
 from xbus.model import emitter, emitter_profile, event_type, profile_event_type, sending_limit
 
+# -- emitters ----------------------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class EmitterEntry:
