@@ -22,7 +22,7 @@ from xbus.broker.journal.bulk.side_files import folder_of
 from xbus.broker.journal.database.binary_copy import END, HEADER, pack_row, read_row
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention.pruning import read_stored_bytes
-from xbus.broker.journal.writes import EndAttempt, RenewAttempt
+from xbus.broker.journal.writes.bulk import EndAttempt, RenewAttempt
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items
 from xbus.states import AttemptState, IllegalMove

@@ -16,7 +16,8 @@ from xbus.broker.journal.bulk.part_writer import Adoption, PartSummary, open_par
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.repeats import read_event_id
-from xbus.broker.journal.writes import BeginAttempt, EndAttempt, SealReceipt
+from xbus.broker.journal.writes import SealReceipt
+from xbus.broker.journal.writes.bulk import BeginAttempt, EndAttempt
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.states import AttemptState
 

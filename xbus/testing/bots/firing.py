@@ -6,7 +6,7 @@ from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.log.bots import read_progress
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.operations.bots import find_bot, fire_bot
-from xbus.broker.journal.writes import FireSlots
+from xbus.broker.journal.writes.bots import FireSlots
 from xbus.errors import Refused
 from xbus.slots import Schedule
 from xbus.testing.broker import VirtualBroker

@@ -7,7 +7,7 @@ from random import Random
 from uuid import UUID
 
 from xbus.bots.job import ANY, Allowed, Outcome, RunJob
-from xbus.broker.journal.writes import RunFailure
+from xbus.broker.journal.writes.bots import RunFailure
 from xbus.envelope import EnvelopeHead
 from xbus.errors import XbusError
 from xbus.rpc.messages import BotRun

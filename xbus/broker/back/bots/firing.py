@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots import BotEntry, BotProgress, read_progress
-from xbus.broker.journal.writes import FireSlots
+from xbus.broker.journal.writes.bots import FireSlots
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable
 from xbus.slots import LATE, Missed, Schedule, decided_until, due_slots

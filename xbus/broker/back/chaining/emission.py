@@ -19,10 +19,8 @@ from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.broker.journal.objects.stowing import Order
 from xbus.broker.journal.writes import (
     Append,
-    AppendOutput,
     Cancel,
     EndEvent,
-    OutputPage,
     PutEnvelope,
     PutEvent,
     PutGroup,
@@ -32,6 +30,7 @@ from xbus.broker.journal.writes import (
     StartEvent,
     Write,
 )
+from xbus.broker.journal.writes.bulk import AppendOutput, OutputPage
 from xbus.clock import Clock
 from xbus.envelope import EnvelopeHead
 from xbus.errors import EnvelopeIdTaken, JournalError, JournalUnavailable, Refused

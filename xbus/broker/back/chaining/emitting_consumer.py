@@ -14,7 +14,8 @@ from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog, EventType, RoleEntry
 from xbus.broker.journal.log.envelopes import read_open_of_nodes
-from xbus.broker.journal.writes import Cancel, OutputPage, SealedGroup, SealReceipt
+from xbus.broker.journal.writes import Cancel, SealedGroup, SealReceipt
+from xbus.broker.journal.writes.bulk import OutputPage
 from xbus.clock import Clock
 from xbus.config import BackSettings
 from xbus.errors import CallError, ConnectionLost, Failed, JournalError, Refused

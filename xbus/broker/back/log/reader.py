@@ -42,7 +42,8 @@ from xbus.broker.journal.log.slices import (
     read_types,
 )
 from xbus.broker.journal.operations.corrections import read_corrected_events
-from xbus.broker.journal.writes import OutputPage, Sealed
+from xbus.broker.journal.writes import Sealed
+from xbus.broker.journal.writes.bulk import OutputPage
 from xbus.errors import JournalError, JournalUnavailable, WentBack
 from xbus.graph import Graph
 from xbus.rpc.bell import Bell

@@ -36,8 +36,7 @@ from xbus.broker.back.progress.ledger import RESERVE_POSITIONS
 from xbus.broker.back.recipients import RecipientProxy, ServedRole
 from xbus.broker.back.recipients.slots import This
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import Sealed
-from xbus.broker.journal.writes.pauses import PauseEntry, PauseKind
+from xbus.broker.journal.writes import PauseEntry, PauseKind, Sealed
 from xbus.states import TrackingState
 
 

@@ -8,10 +8,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from xbus import model
-from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.rows import NamedRow
 from xbus.broker.journal.log.envelopes import read_envelope
+from xbus.broker.journal.writes import bots as writes
 from xbus.ids import keyed_envelope_id
 from xbus.slots import LATE
 from xbus.states import BOT_RUN_MOVES, BotRunState, EnvelopeState, check_move

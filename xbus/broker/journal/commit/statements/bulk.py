@@ -8,10 +8,10 @@ from sqlalchemy import bindparam
 from sqlalchemy.dialects import postgresql, sqlite
 
 from xbus import model
-from xbus.broker.journal import writes
 from xbus.broker.journal.bulk.cleaning import LOST
 from xbus.broker.journal.bulk.outputs import MISMATCH, read_totals
 from xbus.broker.journal.commit.statements.common import remember
+from xbus.broker.journal.writes import bulk as writes
 from xbus.errors import JournalError
 from xbus.states import ATTEMPT_MOVES, AttemptState, check_move
 
