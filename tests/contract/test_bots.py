@@ -28,7 +28,9 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots import TICKETS, has_ticket, read_progress
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
 from xbus.broker.journal.log.sessions import read_sessions
-from xbus.broker.journal.readers import people, read_ranges, read_readers
+from xbus.broker.journal.readers import people
+from xbus.broker.journal.readers.ranges import read_ranges
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.broker.journal.retention.pruning import prune_cancelled
 from xbus.broker.journal.writes import Cancel, Seal, StartEnvelope, StartSession
 from xbus.broker.journal.writes.bots import EndRun, FireSlots, LoseRuns, RenewRuns, RunFailure, run_key

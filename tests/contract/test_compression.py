@@ -23,7 +23,8 @@ from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.log.planning import cut_event
 from xbus.broker.journal.log.reading import read_segments, read_small_events
 from xbus.broker.journal.log.segments import Segment
-from xbus.broker.journal.log.slices import Place, SliceBounds, read_slice, whole_ring
+from xbus.broker.journal.log.slices.items import read_slice
+from xbus.broker.journal.log.slices.values import Place, SliceBounds, whole_ring
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import Append, PutEnvelope
 from xbus.errors import JournalError

@@ -23,7 +23,8 @@ from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import SegmentRange, cut_event, cut_output
 from xbus.broker.journal.log.reading import digest_segments, read_segments, read_small_events
-from xbus.broker.journal.log.slices import Place, SliceBounds, Stretch, read_slice
+from xbus.broker.journal.log.slices.items import read_slice
+from xbus.broker.journal.log.slices.values import Place, SliceBounds, Stretch
 from xbus.clock import SystemClock
 from xbus.errors import JournalError
 from xbus.supervision.health import Health

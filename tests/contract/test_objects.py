@@ -30,7 +30,8 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import cut_event
 from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.segments import Segment
-from xbus.broker.journal.log.slices import Place, SliceBounds, read_slice, whole_ring
+from xbus.broker.journal.log.slices.items import read_slice
+from xbus.broker.journal.log.slices.values import Place, SliceBounds, whole_ring
 from xbus.broker.journal.objects.folder import FolderStore
 from xbus.broker.journal.objects.opening import open_store
 from xbus.broker.journal.objects.removal import FORGET_SECONDS, doom, read_doomed

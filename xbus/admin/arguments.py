@@ -11,7 +11,8 @@ from click.shell_completion import CompletionItem
 
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.log.slices import BadPlace, Start, parse_start
+from xbus.broker.journal.log.slices.listing import Start, parse_start
+from xbus.broker.journal.log.slices.values import BadPlace
 from xbus.broker.journal.people import list_persons
 from xbus.clock import SystemClock
 from xbus.config import load

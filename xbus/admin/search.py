@@ -14,18 +14,9 @@ from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.log.reading import read_head, read_segments
 from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.log.segments import Segment
-from xbus.broker.journal.log.slices import (
-    LAST_HASH,
-    Place,
-    Slice,
-    SliceBounds,
-    Start,
-    Stretch,
-    key_hash,
-    read_list_page,
-    read_slice,
-    read_start,
-)
+from xbus.broker.journal.log.slices.items import read_slice
+from xbus.broker.journal.log.slices.listing import Start, read_list_page, read_start
+from xbus.broker.journal.log.slices.values import LAST_HASH, Place, Slice, SliceBounds, Stretch, key_hash
 from xbus.broker.journal.operations.envelopes.listing import known_type_id
 from xbus.broker.journal.operations.envelopes.search import SearchedEvent, read_search_page
 from xbus.broker.journal.operations.event_types import read_secret_fields

@@ -24,7 +24,7 @@ from xbus.admin.signatures import (
     shown,
 )
 from xbus.broker.journal.database.connection import Connection
-from xbus.broker.journal.log.slices import parse_start
+from xbus.broker.journal.log.slices.listing import parse_start
 from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.people import RangeMove, find_reader
 from xbus.broker.journal.readers.status import (

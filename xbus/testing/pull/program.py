@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from xbus.broker.journal.log.catalog import read_catalog
-from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.testing.journal import Database

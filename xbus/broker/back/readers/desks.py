@@ -14,8 +14,8 @@ from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.bots import RunnerEntry
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
-from xbus.broker.journal.readers import ReaderEntry, read_readers
 from xbus.broker.journal.readers.parked import BatchFailure
+from xbus.broker.journal.readers.settings import ReaderEntry, read_readers
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.config import BackSettings
 from xbus.errors import JournalUnavailable, Refused

@@ -42,7 +42,7 @@ from xbus.broker.journal.database.rows import columns_of
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.log.reading import is_kept, read_head
 from xbus.broker.journal.operations.event_types import write_paths
-from xbus.broker.journal.readers import make_ranges, write_settings
+from xbus.broker.journal.readers.settings import make_ranges, write_settings
 from xbus.broker.journal.retention.lagging import write_limit
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
 from xbus.clock import Clock, SystemClock

@@ -10,8 +10,10 @@ from xbus.broker.journal.database.rows import NamedRows
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
 from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY
 from xbus.broker.journal.log.reading import read_head
-from xbus.broker.journal.log.slices import LAST_HASH, Place, Stretch
-from xbus.broker.journal.readers import KEPT_MOVES, ReaderRange, read_ranges, read_readers
+from xbus.broker.journal.log.slices.values import LAST_HASH, Place, Stretch
+from xbus.broker.journal.readers.ranges import ReaderRange, read_ranges
+from xbus.broker.journal.readers.settings import read_readers
+from xbus.broker.journal.readers.steps import KEPT_MOVES
 from xbus.states import DeliveryState
 
 MOST_OF_A_QUESTION = 100

@@ -13,7 +13,7 @@ from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.envelopes import is_in
 from xbus.broker.journal.log.role_progress import read_owed_ahead
 from xbus.broker.journal.operations.roles import COMING
-from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.states import BotRunState, DeliveryState, EnvelopeState, PresenceState
 

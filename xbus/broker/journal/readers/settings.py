@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.database.rows import NamedRow
 from xbus.broker.journal.log.catalog import RetrySettings
-from xbus.broker.journal.log.slices import LAST_HASH
+from xbus.broker.journal.log.slices.values import LAST_HASH
 from xbus.model import reader, reader_range, reader_stretch, service, subscription
 
 # -- type spans --------------------------------------------------------------------------------------------------------

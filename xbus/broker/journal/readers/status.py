@@ -12,7 +12,7 @@ from xbus import model
 from xbus.broker.journal.database.rows import value_of
 from xbus.broker.journal.log.contents import find_listed, read_contents_end
 from xbus.broker.journal.log.reading import is_kept
-from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.log.slices.values import Place
 from xbus.broker.journal.readers.people import OF_BOTS
 from xbus.broker.journal.readers.ranges import ReaderRange, read_ranges
 from xbus.broker.journal.readers.settings import LogPart, ReaderEntry, read_readers

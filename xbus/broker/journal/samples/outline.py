@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.catalog import read_version
-from xbus.broker.journal.readers import read_ranges, read_readers
+from xbus.broker.journal.readers.ranges import read_ranges
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.broker.journal.readers.status import find_waiting_since
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from xbus.broker.back.log.tail import ENVELOPE_BYTES, LogTail
 from xbus.broker.journal.log.segments import Segment
-from xbus.broker.journal.log.slices import Place, SliceBounds, whole_ring
+from xbus.broker.journal.log.slices.values import Place, SliceBounds, whole_ring
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealedEnvelope, SealReceipt
 from xbus.envelope import EnvelopeHead
 from xbus.rpc.codec import pack_items

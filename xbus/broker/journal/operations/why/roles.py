@@ -26,8 +26,8 @@ from xbus.broker.journal.operations.stalled import (
     count_parked_items,
     count_waiting,
 )
-from xbus.broker.journal.readers import read_readers
 from xbus.broker.journal.readers.people import OF_BOTS
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.broker.journal.readers.status import ReaderStatus, list_readers, read_subscribers
 from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, pause_of_role
 from xbus.broker.journal.writes.cursor import Cursor
