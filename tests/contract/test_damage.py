@@ -112,7 +112,7 @@ def test_all_who_read_items_back_compare_their_hash(sources: Mapping[str, str]) 
 
 def test_only_fsck_compares_items_in_its_own_way(sources: Mapping[str, str]) -> None:
     own = {path for path, source in sources.items() if re.search(r"\bread_output\([^()]*\bverify=", source)}
-    assert own == {"xbus/broker/journal/fsck/outputs.py"}
+    assert own == {"xbus/broker/journal/fsck/content.py"}
 
 
 PLANTED = {

@@ -32,10 +32,9 @@ from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices.items import read_slice
 from xbus.broker.journal.log.slices.values import Place, SliceBounds, whole_ring
-from xbus.broker.journal.objects.folder import FolderStore
 from xbus.broker.journal.objects.opening import open_store
 from xbus.broker.journal.objects.removal import FORGET_SECONDS, doom, read_doomed
-from xbus.broker.journal.objects.stores import MARK, MISSING, UNAVAILABLE, ObjectStore
+from xbus.broker.journal.objects.stores import MARK, MISSING, UNAVAILABLE, FolderStore, ObjectStore
 from xbus.broker.journal.objects.stowing import ObjectPlace, Order
 from xbus.broker.journal.retention.needed import Candidate
 from xbus.broker.journal.retention.pruning import remove_segments

@@ -24,7 +24,7 @@ from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.log.planning import cut_event
 from xbus.broker.journal.log.reading import read_at, read_log, read_segments, read_small_events
 from xbus.broker.journal.log.slices import items
-from xbus.broker.journal.retention import bounds, pruning
+from xbus.broker.journal.retention import pruning, rules
 from xbus.broker.journal.retention.needed import Candidate
 from xbus.errors import XbusError
 
@@ -69,7 +69,7 @@ BY_THE_BUS: dict[str, Callable[[sa.Connection], object]] = {
     "read_envelope": lambda c: read_envelope(c, SOME_ID),
     "count_items": lambda c: planning.count_items(c, 1, 0, 9),
     "has_events": lambda c: planning.has_events(c, 1, 0, 9),
-    "count_bytes": execute(bounds._SIZES, **WANTED),
+    "count_bytes": execute(rules._SIZES, **WANTED),
     "start of a slice": execute(items._SEGMENT_START, of_event=str(SOME_ID), item=3),
     "sizes of a slice": execute(items._SIZES, events=[str(SOME_ID)], start=0, end=9),
     "data of a slice": execute(items._DATA, events=[str(SOME_ID)], start=0, end=9),

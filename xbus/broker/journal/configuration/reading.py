@@ -7,7 +7,14 @@ from functools import cached_property
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, select
 
-from xbus.broker.journal.configuration.bots import is_of_bot, read_bots
+from xbus.broker.journal.configuration.bots import (
+    is_chosen,
+    is_of_bot,
+    is_of_subscription,
+    read_bots,
+    read_subscriptions,
+    without_end,
+)
 from xbus.broker.journal.configuration.chaining import SEPARATOR
 from xbus.broker.journal.configuration.entries import (
     BusSpec,
@@ -19,8 +26,6 @@ from xbus.broker.journal.configuration.entries import (
     RoleSpec,
     ServiceSpec,
 )
-from xbus.broker.journal.configuration.former import is_chosen, without_end
-from xbus.broker.journal.configuration.subscriptions import is_of_subscription, read_subscriptions
 from xbus.broker.journal.database.rows import value_of
 from xbus.broker.journal.log.catalog import newest_graphs, read_graph, read_service_names, read_version
 from xbus.broker.journal.log.emitters import read_limits

@@ -9,7 +9,14 @@ from itertools import count
 from sqlalchemy import ColumnElement, Connection, Table, case, delete, func, insert, select, update
 
 from xbus.broker.journal.audit import Act, act_here
-from xbus.broker.journal.configuration.bots import end_reader, remove_emitter, rename_emitter, write_bot
+from xbus.broker.journal.configuration.bots import (
+    end_reader,
+    remove_emitter,
+    rename_emitter,
+    rename_reader,
+    write_bot,
+    write_subscription,
+)
 from xbus.broker.journal.configuration.chaining import SEPARATOR, EmittingNode, emitting_nodes, stored_nodes
 from xbus.broker.journal.configuration.decisions import take_first_graph
 from xbus.broker.journal.configuration.entries import (
@@ -37,7 +44,6 @@ from xbus.broker.journal.configuration.logins import (
 )
 from xbus.broker.journal.configuration.plan import Change, Move, Plan, make_plan
 from xbus.broker.journal.configuration.reading import read_current_nodes, read_stored
-from xbus.broker.journal.configuration.subscriptions import rename_reader, write_subscription
 from xbus.broker.journal.database.rows import columns_of
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.log.reading import is_kept, read_head

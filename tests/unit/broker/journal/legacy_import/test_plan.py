@@ -15,8 +15,7 @@ from xbus.broker.journal.configuration import (
     Stored,
 )
 from xbus.broker.journal.legacy_import.entries import Belongings, EmissionProfile, LegacyDescriptor, LegacyPerson, Owner
-from xbus.broker.journal.legacy_import.plan import ImportPlan, plan_import
-from xbus.broker.journal.legacy_import.present import Present
+from xbus.broker.journal.legacy_import.plan import ImportPlan, Present, plan_import
 from xbus.broker.journal.legacy_import.translation import Translation
 from xbus.rights import Right
 
