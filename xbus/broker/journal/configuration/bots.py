@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.configuration.entries import BotSpec, ReaderSpec, SubscriptionSpec
-from xbus.broker.journal.database.rows import columns_of, value_of
+from xbus.broker.journal.database.rows import columns_of, grouped, value_of
 from xbus.broker.journal.log.bots import BOT_COLUMNS, TICKETS, read_command, read_settings
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.readers.subscriptions import call_at_once
@@ -55,9 +55,7 @@ def _or(read: T | None, raw: T) -> T:
 
 def read_bots(connection: sa.Connection, *, removed: bool) -> Iterator[BotSpec]:
     """Read the bots that are in use, or those that were, by name."""
-    emits: dict[int, set[str]] = {}
-    for bot_id, name in connection.execute(_EMITS):
-        emits.setdefault(bot_id, set()).add(name)
+    emits = grouped(connection.execute(_EMITS))
     readers = _read_readers(connection)
     rows = connection.execute(_BOTS, {"removed": removed})
     return (
@@ -66,7 +64,7 @@ def read_bots(connection: sa.Connection, *, removed: bool) -> Iterator[BotSpec]:
             row,
             command=_or(read_command(row.command), (row.command,)),
             missed=Missed(row.missed),
-            emits=frozenset(emits.get(row.id, ())),
+            emits=frozenset(emits[row.id]),
             settings=_or(read_settings(row.settings), {"": row.settings}),
             reads=reader.event_types,
             batch_items=reader.batch_items,
@@ -208,15 +206,13 @@ def is_of_subscription(service_id: sa.ColumnElement[int]) -> sa.ColumnElement[bo
 
 def read_subscriptions(connection: sa.Connection, *, removed: bool) -> Iterator[SubscriptionSpec]:
     """Read the subscriptions that are in use, or those that were, by name."""
-    types: dict[int, set[str]] = {}
-    for service_id, name in connection.execute(_TYPES):
-        types.setdefault(service_id, set()).add(name)
+    types = grouped(connection.execute(_TYPES))
     rows = connection.execute(_SUBSCRIPTIONS, {"removed": removed})
     return (
         value_of(
             SubscriptionSpec,
             each,
-            event_types=frozenset(types.get(each.service_id, ())),
+            event_types=frozenset(types[each.service_id]),
             max=each.batch_items,
             timeout=round(each.batch_wait * 1000),
             max_lag=limit_of(each.envelopes, each.seconds),

@@ -26,7 +26,7 @@ from xbus.broker.journal.configuration.entries import (
     RoleSpec,
     ServiceSpec,
 )
-from xbus.broker.journal.database.rows import value_of
+from xbus.broker.journal.database.rows import grouped, value_of
 from xbus.broker.journal.log.catalog import newest_graphs, read_graph, read_service_names, read_version
 from xbus.broker.journal.log.emitters import read_limits
 from xbus.broker.journal.log.sessions import read_keys
@@ -141,14 +141,12 @@ def _services(connection: Connection, removed: bool) -> Iterator[ServiceSpec]:
 
 
 def _readers(connection: Connection, removed: bool) -> Iterator[ReaderSpec]:
-    names: dict[int, set[str]] = {}
-    for service_id, name in connection.execute(_TYPES_OF_READERS):
-        names.setdefault(service_id, set()).add(name)
+    names = grouped(connection.execute(_TYPES_OF_READERS))
     return (
         value_of(
             ReaderSpec,
             row,
-            event_types=frozenset(names.get(row.service_id, ())),
+            event_types=frozenset(names[row.service_id]),
             max_lag=limit_of(row.envelopes, row.seconds),
             when_behind=row.when_behind or "alarm",
         )

@@ -45,7 +45,7 @@ from xbus.broker.journal.configuration.logins import (
 from xbus.broker.journal.configuration.plan import Change, Move, Plan, make_plan
 from xbus.broker.journal.configuration.reading import read_current_nodes, read_stored
 from xbus.broker.journal.database.rows import columns_of
-from xbus.broker.journal.log.catalog import RetrySettings
+from xbus.broker.journal.log.catalog import RetrySettings, name_column
 from xbus.broker.journal.log.reading import is_kept, read_head
 from xbus.broker.journal.operations.event_types import write_paths
 from xbus.broker.journal.readers.settings import make_ranges, write_settings
@@ -224,7 +224,7 @@ def _write(connection: Connection, change: Change, at: datetime) -> None:
 def _rename(connection: Connection, change: Change) -> None:
     """Give a row another name; what refers to it does so by its id."""
     table = TABLES[change.section]
-    named = update(table).where(_name(table) == change.former).values({_name(table).name: change.name})
+    named = update(table).where(name_column(table) == change.former).values({name_column(table).name: change.name})
     connection.execute(named)
     if table is bot:
         rename_emitter(connection, change.former, change.name)
@@ -241,13 +241,13 @@ def _rename_own(connection: Connection, change: Change) -> None:
         former, separator, node_name = name.partition(SEPARATOR)
         if (former, separator) == (change.former, SEPARATOR):
             for table in (service, role, emitter_profile, emitter):
-                new = {_name(table).name: f"{change.name}{SEPARATOR}{node_name}"}
-                connection.execute(update(table).where(_name(table) == name).values(new))
+                new = {name_column(table).name: f"{change.name}{SEPARATOR}{node_name}"}
+                connection.execute(update(table).where(name_column(table) == name).values(new))
 
 
 def _remove(connection: Connection, change: Change, at: datetime) -> None:
     table = TABLES[change.section]
-    connection.execute(update(table).where(_name(table) == change.name).values(removed_at=at))
+    connection.execute(update(table).where(name_column(table) == change.name).values(removed_at=at))
     if table in (emitter, role):
         end_sessions(connection, table, change.name)
         delete_api_tokens(connection, table, change.name)
@@ -255,7 +255,7 @@ def _remove(connection: Connection, change: Change, at: datetime) -> None:
         end_cursor(connection, _id(connection, role, change.name))
     if table is event_type:
         # One that a program made is an operator's from now on: a push does not bring it back.
-        of_name = update(table).where(_name(table) == change.name)
+        of_name = update(table).where(name_column(table) == change.name)
         connection.execute(of_name.values(is_topic=False, publisher_id=None))
     if table is bot:
         remove_emitter(connection, change.name, at)
@@ -372,11 +372,11 @@ def _write_limits(connection: Connection, table: Table, subject_id: int, limits:
 
 def _put(connection: Connection, table: Table, name: str, /, **values: object) -> int:
     """Bring the row of that name to ``values`` and into use, or insert it; returns its id."""
-    found = connection.execute(update(table).where(_name(table) == name).values(removed_at=None, **values))
+    found = connection.execute(update(table).where(name_column(table) == name).values(removed_at=None, **values))
     if found.rowcount:
         return _id(connection, table, name)
     key = {"key": _free_key(connection, name)} if table is service else {}
-    return _insert(connection, table, **{_name(table).name: name}, **key, **values)
+    return _insert(connection, table, **{name_column(table).name: name}, **key, **values)
 
 
 def _insert(connection: Connection, table: Table, /, **values: object) -> int:
@@ -385,13 +385,8 @@ def _insert(connection: Connection, table: Table, /, **values: object) -> int:
 
 
 def _id(connection: Connection, table: Table, name: str) -> int:
-    row_id: int = connection.execute(select(table.c.id).where(_name(table) == name)).scalar_one()
+    row_id: int = connection.execute(select(table.c.id).where(name_column(table) == name)).scalar_one()
     return row_id
-
-
-def _name(table: Table) -> ColumnElement[str]:
-    column: ColumnElement[str] = table.c.login if "login" in table.c else table.c.name
-    return column
 
 
 def start_cursor(connection: Connection, role_id: int, start: Start | None = None) -> None:

@@ -13,6 +13,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import find_id
 from xbus.broker.journal.log.reading import is_kept, read_head
 from xbus.errors import JournalError
 from xbus.model.base import UNREADABLE
@@ -158,10 +159,7 @@ class LogRange:
 
 def read_type_id(connection: sa.Connection, name: str) -> int | None:
     """Read the id of the event type of this name; None if no type has it."""
-    found: int | None = connection.execute(
-        sa.select(model.event_type.c.id).where(model.event_type.c.name == name)
-    ).scalar_one_or_none()
-    return found
+    return find_id(connection, model.event_type.c.name, name)
 
 
 def read_first(connection: sa.Connection) -> int | None:

@@ -17,6 +17,7 @@ from xbus import model
 from xbus.broker.journal.database.compression import DAMAGED, PLAIN_SIZE
 from xbus.broker.journal.database.engine import read_by_index
 from xbus.broker.journal.database.paging import first_page
+from xbus.broker.journal.database.rows import grouped
 from xbus.broker.journal.log.deliveries import SELECT_DELIVERIES, as_delivery
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.objects.reading import STORED_DATA, SegmentData, segment_data
@@ -266,9 +267,7 @@ def read_only_roles(connection: sa.Connection, repeats: Collection[UUID]) -> dic
         return {}
     named = model.envelope_role.c
     statement = sa.select(named.envelope_id, named.role_id).where(named.envelope_id.in_(repeats))
-    roles: dict[UUID, set[int]] = {}
-    for envelope_id, role_id in connection.execute(statement):
-        roles.setdefault(envelope_id, set()).add(role_id)
+    roles = grouped(connection.execute(statement))
     return {envelope_id: frozenset(found) for envelope_id, found in roles.items()}
 
 

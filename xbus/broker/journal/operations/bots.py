@@ -1,6 +1,6 @@
 """The bots and their runs as operators see them, and what operators do: fire a run, and release a bot."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from shlex import quote
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.audit import RepairDecision, act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
-from xbus.broker.journal.database.rows import NamedRow, value_of
+from xbus.broker.journal.database.rows import NamedRow, grouped, value_of
 from xbus.broker.journal.log.bots import BOT_COLUMNS, read_bots, read_command
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.writes import PauseEntry, PauseKind
@@ -150,8 +150,7 @@ def count_runs(connection: sa.Connection) -> dict[tuple[int, str], int]:
     return {(bot_id, state): number for bot_id, state, number in connection.execute(counted)}
 
 
-def _emitted(connection: sa.Connection) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
+def _emitted(connection: sa.Connection) -> Mapping[int, list[str]]:
     allowed = model.profile_event_type.c
     statement = (
         sa.select(_BOT.id, model.event_type.c.name)
@@ -160,9 +159,7 @@ def _emitted(connection: sa.Connection) -> dict[int, list[str]]:
         .join(model.event_type, model.event_type.c.id == allowed.event_type_id)
         .order_by(model.event_type.c.name)
     )
-    for bot_id, name in connection.execute(statement):
-        found.setdefault(bot_id, []).append(name)
-    return found
+    return grouped(connection.execute(statement))
 
 
 def _last_runs(connection: sa.Connection) -> dict[int, BotRunStatus]:

@@ -1,7 +1,7 @@
 """The parked parts of an envelope, and the lists of all that is parked; every answer is bounded."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from xbus.broker.journal.commit.statements.closing import next_positions, receiv
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.commit.statements.emission import insert_segments
 from xbus.broker.journal.database.engine import driver_of
-from xbus.broker.journal.database.rows import NamedRow, NamedRows, value_of
+from xbus.broker.journal.database.rows import NamedRow, NamedRows, grouped, value_of
 from xbus.broker.journal.log.deliveries import RESUMED, read_cursors
 from xbus.broker.journal.log.event_states import DROPPED, REROUTED, RETRIED
 from xbus.broker.journal.log.repeats import Past, read_consumer_services, read_first_names, read_past
@@ -289,7 +289,7 @@ def _whole_envelopes(connection: sa.Connection, filters: Filters, limit: int) ->
     rows = connection.execute(statement).all()
     types = _types(connection, [row.envelope_id for row in rows])
     for row in rows:
-        yield value_of(ParkedSummary, row, types=types[row.envelope_id], parked_items=None)
+        yield value_of(ParkedSummary, row, types=tuple(types[row.envelope_id]), parked_items=None)
 
 
 _OF_ROLE = (model.role.c.login.label("role"), model.service.c.name.label("service"))
@@ -366,7 +366,7 @@ def _meant(
         yield table.c.changed_at <= filters.until
 
 
-def _types(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> dict[UUID, tuple[str, ...]]:
+def _types(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[str]]:
     statement = (
         sa.select(model.event.c.envelope_id, model.event_type.c.name)
         .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
@@ -374,10 +374,7 @@ def _types(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> dict[UUID
         .distinct()
         .order_by(model.event_type.c.name)
     )
-    types: defaultdict[UUID, tuple[str, ...]] = defaultdict(tuple)
-    for envelope_id, name in connection.execute(statement):
-        types[envelope_id] += (name,)
-    return types
+    return grouped(connection.execute(statement))
 
 
 # -- parked moves ------------------------------------------------------------------------------------------------------

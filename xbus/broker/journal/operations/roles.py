@@ -8,7 +8,7 @@ from itertools import islice
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow, NamedRows, value_of
+from xbus.broker.journal.database.rows import NamedRow, NamedRows, grouped, value_of
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.contents import count_listed, find_newest, read_contents_end
 from xbus.broker.journal.log.deliveries import read_cursors
@@ -106,11 +106,12 @@ def read_lacking_roles(
     """Read the roles that may lack something: all of them and the services that never had one, or one role."""
     delivery = model.delivery.c
     with_rows = set(connection.execute(sa.select(delivery.role_id).distinct()).scalars())
-    graphs = _graphs_by_service(connection)
+    node = model.node.c
+    graphs = grouped(connection.execute(sa.select(node.service_id, node.graph_id).distinct()))
     role, service = model.role.c, model.service.c
     roles = sa.select(role.id, role.service_id)
     found = [
-        LackingRole(graphs.get(service_id, ()), cursors[each], each in with_rows)
+        LackingRole(graphs[service_id], cursors[each], each in with_rows)
         for each, service_id in connection.execute(roles if role_id is None else roles.where(role.id == role_id))
         if each in cursors
     ]
@@ -118,16 +119,8 @@ def read_lacking_roles(
         without = sa.select(service.id).where(
             service.kind == "consumer", ~sa.exists().where(role.service_id == service.id)
         )
-        found += [LackingRole(graphs.get(each, ()), None, False) for each in connection.execute(without).scalars()]
+        found += [LackingRole(graphs[each], None, False) for each in connection.execute(without).scalars()]
     return found
-
-
-def _graphs_by_service(connection: sa.Connection) -> dict[int, Sequence[int]]:
-    node = model.node.c
-    graphs: dict[int, list[int]] = {}
-    for service_id, graph_id in connection.execute(sa.select(node.service_id, node.graph_id).distinct()):
-        graphs.setdefault(service_id, []).append(graph_id)
-    return {**graphs}
 
 
 COMING = (DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.HELD)

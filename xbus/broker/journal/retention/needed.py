@@ -13,6 +13,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import grouped
 from xbus.broker.journal.log.contents import find_listed
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.readers.parked import is_in_parked_batch
@@ -88,10 +89,8 @@ def _of_roles(connection: sa.Connection) -> Iterator[OwedPart]:
         for service_id, position, from_position, until in connection.execute(_CURSORS)
         if position < head
     ]
-    graphs: dict[int, set[int]] = {}
     services = {"services": list({service_id for service_id, _, _ in behind})}
-    for service_id, graph_id in connection.execute(_GRAPHS_OF, services) if behind else ():
-        graphs.setdefault(service_id, set()).add(graph_id)
+    graphs = grouped(connection.execute(_GRAPHS_OF, services) if behind else ())
     for service_id, first, last in behind:
         if first <= last and service_id in graphs:
             yield OwedPart(first, last, frozenset(graphs[service_id]))
@@ -207,9 +206,7 @@ def settled_among(
     """
     owed = read_owed(connection) if owed is None else owed
     ids = [candidate.envelope_id for candidate in found]
-    graphs: dict[UUID, set[int]] = {}
-    for envelope_id, graph_id in connection.execute(_GRAPHS, {"ids": ids}):
-        graphs.setdefault(envelope_id, set()).add(graph_id)
+    graphs = grouped(connection.execute(_GRAPHS, {"ids": ids}))
     needed: set[UUID] = set()
     for statement in needed_by or FOR_GOOD:
         needed.update(connection.execute(statement, {"ids": ids}).scalars())

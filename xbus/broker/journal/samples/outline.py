@@ -9,6 +9,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import grouped
 from xbus.broker.journal.log.catalog import read_version
 from xbus.broker.journal.readers.ranges import read_ranges
 from xbus.broker.journal.readers.settings import read_readers
@@ -61,9 +62,7 @@ def read_bus(connection: sa.Connection) -> BusOutline:
     emitters = connection.execute(
         sa.select(emitter.id, emitter.login, emitter.profile_id, emitter.kind).where(emitter.removed_at.is_(None))
     ).all()
-    of_profile = defaultdict(list)
-    for profile_id, type_id in connection.execute(_ALLOWED):
-        of_profile[profile_id].append(type_id)
+    of_profile = grouped(connection.execute(_ALLOWED))
     in_use = sa.select(model.event_type.c.id, model.event_type.c.name).where(model.event_type.c.removed_at.is_(None))
     # No event is led to a reader: it has no place in the graph.
     of_graph = (service.removed_at.is_(None), service.kind != "reader")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow, NamedRows, value_of
+from xbus.broker.journal.database.rows import NamedRow, NamedRows, grouped, value_of
 from xbus.broker.journal.log.catalog import read_pauses, read_version
 from xbus.broker.journal.log.contents import BLOCK_POSITIONS, read_contents_end, read_listed
 from xbus.broker.journal.log.deliveries import read_cursors
@@ -120,7 +120,7 @@ class LagReader:
         }
         if not behind:
             return {}
-        graphs = _read_graphs(connection)
+        graphs = grouped(connection.execute(_LEADING))
         end = min(read_contents_end(connection), head)
         tail = self._read_tail(connection, max(end, min(after for _, after in behind.values())), head)
         found = {}
@@ -151,10 +151,7 @@ class LagReader:
 
     def _read_tail(self, connection: sa.Connection, after: int, head: int) -> _Tail:
         upto = min(head, after + self._most_unlisted)
-        graphs: defaultdict[int, set[int]] = defaultdict(set)
-        for position, graph_id in connection.execute(_UNLISTED, {"after": after, "upto": upto}):
-            graphs[position].add(graph_id)
-        return _Tail(graphs, after, upto)
+        return _Tail(grouped(connection.execute(_UNLISTED, {"after": after, "upto": upto})), after, upto)
 
 
 def _place(version: int, cursor: Cursor) -> _CursorPlace:
@@ -198,14 +195,6 @@ def _places(bits: int) -> Iterator[int]:
     for number, byte in enumerate(data):
         if byte:
             yield from (8 * number + bit for bit in range(8) if byte >> bit & 1)
-
-
-def _read_graphs(connection: sa.Connection) -> dict[int, set[int]]:
-    """Read the graphs that lead to each service."""
-    graphs: defaultdict[int, set[int]] = defaultdict(set)
-    for service_id, graph_id in connection.execute(_LEADING):
-        graphs[service_id].add(graph_id)
-    return graphs
 
 
 _LEADING = sa.select(model.node.c.service_id, model.node.c.graph_id).distinct()

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.database.paging import portions
+from xbus.broker.journal.database.rows import grouped
 from xbus.ids import keyed_envelope_id, parse_uuid
 from xbus.states import EnvelopeState
 
@@ -199,7 +200,6 @@ def _read_bulk(connection: sa.Connection, ids: Sequence[UUID]) -> Mapping[UUID, 
 
 
 def _listed(connection: sa.Connection, statement: "sa.Select[UUID, str]") -> Mapping[UUID, Sequence[str]]:
-    found: dict[UUID, dict[str, None]] = {}
-    for envelope_id, name in connection.execute(statement):
-        found.setdefault(envelope_id, {})[name] = None
-    return {envelope_id: list(names) for envelope_id, names in found.items()}
+    return {
+        envelope_id: list(dict.fromkeys(names)) for envelope_id, names in grouped(connection.execute(statement)).items()
+    }

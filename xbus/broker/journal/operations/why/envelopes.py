@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import count
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -11,18 +10,19 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.log.catalog import read_graph, read_pauses
 from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.envelopes import read_cancel_reason
 from xbus.broker.journal.log.event_states import OWED
 from xbus.broker.journal.log.overlays import AS_SENT, CONCERNS_EVENT, CORRECTED
 from xbus.broker.journal.log.repeats import read_retries
 from xbus.broker.journal.log.role_progress import RoleProgress, read_owed_ahead
 from xbus.broker.journal.operations.envelopes.details import DIGITS, EnvelopeDetail, resolve_envelope, show_envelope
+from xbus.broker.journal.operations.envelopes.listing import find_keyed_envelopes
 from xbus.broker.journal.operations.failures import FailureSummary
 from xbus.broker.journal.operations.why.roles import RoleSituation, read_situation, read_situations_of
 from xbus.broker.journal.writes import Pauses
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import Refused
-from xbus.ids import keyed_envelope_id
-from xbus.states import DeliveryState, EnvelopeState, ItemState
+from xbus.states import DeliveryState, ItemState
 
 # -- subjects ----------------------------------------------------------------------------------------------------------
 # Finds the subject of a question: an envelope by its id or its key, or an event of one.
@@ -108,17 +108,7 @@ def find_keyed(connection: sa.Connection, emitter_id: int, key: str) -> UUID | N
 
     The id of such an envelope is computed of the key, and of how many envelopes with it were cancelled before.
     """
-    envelope = model.envelope.c
-    newest: UUID | None = None
-    for generation in count():
-        envelope_id = keyed_envelope_id(emitter_id, key, generation)
-        state = connection.execute(sa.select(envelope.state).where(envelope.id == envelope_id)).scalar_one_or_none()
-        if state is None:
-            return newest
-        newest = envelope_id
-        if state != EnvelopeState.CANCELLED:
-            return newest
-    raise AssertionError("numbers don't end")
+    return next(reversed(find_keyed_envelopes(connection, key, emitter_id)), None)
 
 
 def read_numbered_event(connection: sa.Connection, envelope_id: UUID, number: int) -> EventFacts | None:
@@ -205,19 +195,9 @@ def read_items(connection: sa.Connection, event_id: UUID, index: int) -> Sequenc
 
 def read_end(connection: sa.Connection, envelope_id: UUID) -> EnvelopeEnd:
     """Read what has become of an envelope beside its deliveries."""
-    envelope, history = model.envelope.c, model.history.c
+    envelope = model.envelope.c
     pruned_at = connection.execute(sa.select(envelope.pruned_at).where(envelope.id == envelope_id)).scalar_one()
-    told = (
-        sa.select(history.reason)
-        .where(
-            history.subject == "envelope",
-            history.subject_id == str(envelope_id),
-            history.move == EnvelopeState.CANCELLED.value,
-        )
-        .order_by(history.id.desc())
-        .limit(1)
-    )
-    return EnvelopeEnd(pruned_at, connection.execute(told).scalar_one_or_none())
+    return EnvelopeEnd(pruned_at, read_cancel_reason(connection, envelope_id))
 
 
 def read_oldest(connection: sa.Connection) -> datetime | None:

@@ -8,7 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow, value_of
+from xbus.broker.journal.database.rows import NamedRow, find_id, value_of
 from xbus.broker.journal.log.bots import read_bots, read_runners
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.deliveries import read_cursors
@@ -345,9 +345,7 @@ class EmitterFacts:
 
 def find_emitter(connection: sa.Connection, login: str) -> int | None:
     """Find the id of an emitter, also of a removed one; None if no emitter has or had this login."""
-    emitter = model.emitter.c
-    found: int | None = connection.execute(sa.select(emitter.id).where(emitter.login == login)).scalar_one_or_none()
-    return found
+    return find_id(connection, model.emitter.c.login, login)
 
 
 def read_emitter_facts(connection: sa.Connection, login: str, now: datetime) -> EmitterFacts | None:
