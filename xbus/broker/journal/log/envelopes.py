@@ -108,14 +108,7 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
     state = EnvelopeState(envelope["state"])
     receipt = None
     if state is EnvelopeState.RECEIVED:
-        receipt = SealReceipt(
-            envelope["id"],
-            envelope["position"],
-            envelope["events"],
-            envelope["items"],
-            envelope["bytes"],
-            envelope["hash"],
-        )
+        receipt = SealReceipt(*(envelope[name] for name in ("id", "position", "events", "items", "bytes", "hash")))
     return StoredEnvelope(
         envelope["id"],
         envelope["emitter_id"],

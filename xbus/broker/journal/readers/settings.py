@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.database.rows import NamedRow, value_of
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.log.slices.values import LAST_HASH
 from xbus.model import reader, reader_range, reader_stretch, service, subscription
@@ -202,12 +202,8 @@ def read_readers(connection: sa.Connection) -> list[ReaderEntry]:
 
 def _entry(row: NamedRow, types: Collection[TypeSpan]) -> ReaderEntry:
     event_types = frozenset(each.type_id for each in types if each.until is None)
-    batches = row.lease, row.batch_items, row.batch_bytes, row.batch_wait
-    retry = RetrySettings(row.attempts, row.first_delay, row.longest_delay, row.jitter)
     spans = {each.name: each for each in types if (each.since, each.until) != (None, None)}
-    return ReaderEntry(
-        row.id, row.key, row.name, event_types, *batches, row.keeps, row.is_called, row.is_detached, retry, spans
-    )
+    return value_of(ReaderEntry, row, event_types=event_types, retry=value_of(RetrySettings, row), spans=spans)
 
 
 def write_settings(
