@@ -229,20 +229,10 @@ def _events_of(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> list[
     share = envelope.bytes * event["items"] / envelope["items"]
     rows = connection.execute(
         sa.select(
-            event.envelope_id,
-            event.id,
-            sa.func.coalesce(event.origin_id, event.id),
-            envelope.position,
-            event.number,
-            event.event_type_id,
-            model.event_type.c.name,
-            model.emitter.c.login,
-            envelope.closed_at,
-            event["items"],
-            sa.cast(share, sa.BigInteger),
-            event.headers,
-            event.partition_key,
-            envelope.headers.label("envelope_headers"),
+            *(event.envelope_id, event.id, sa.func.coalesce(event.origin_id, event.id), envelope.position),
+            *(event.number, event.event_type_id, model.event_type.c.name, model.emitter.c.login),
+            *(envelope.closed_at, event["items"], sa.cast(share, sa.BigInteger)),
+            *(event.headers, event.partition_key, envelope.headers.label("envelope_headers")),
         )
         .join(model.envelope, envelope.id == event.envelope_id)
         .join(model.event_type, model.event_type.c.id == event.event_type_id)

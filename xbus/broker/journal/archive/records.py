@@ -389,12 +389,8 @@ def _content(connection: sa.Connection, envelope_id: UUID) -> list[Content]:
     segments = OfEvent(source)
     rows = connection.execute(
         sa.select(
-            event.number,
-            model.event_type.c.first_name,
-            event.headers,
-            event.partition_key,
-            segments.items,
-            segments.hash,
+            *(event.number, model.event_type.c.first_name, event.headers, event.partition_key),
+            *(segments.items, segments.hash),
         )
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
         .join(segments.joined, source.c.id == sa.func.coalesce(event.origin_id, event.id))

@@ -12,7 +12,7 @@ from xbus import model
 from xbus.broker.journal.bulk.cleaning import ARCHIVED
 from xbus.broker.journal.database.compression import verified
 from xbus.broker.journal.database.paging import first_page
-from xbus.broker.journal.database.rows import columns_for, value_of
+from xbus.broker.journal.database.rows import NamedRow, columns_for, value_of
 from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY, SELECT_DELIVERIES, as_delivery
 from xbus.broker.journal.writes import DeliveryRow
 from xbus.broker.journal.writes.bulk import OutputPage, Place
@@ -132,52 +132,33 @@ def read_output_page(
     return OutputPage(attempt_id, after, (last_part, last_number), len(page), items, data_bytes)
 
 
-_place = sa.tuple_(model.bulk_segment.c.part, model.bulk_segment.c.number)
+_SEGMENT = model.bulk_segment.c
+_place = sa.tuple_(_SEGMENT.part, _SEGMENT.number)
+_SIZE = sa.func.length(_SEGMENT.data)
 _INTEGER = sa.Integer()
 _AFTER = sa.and_(
-    model.bulk_segment.c.attempt_id == sa.bindparam("of_attempt"),
+    _SEGMENT.attempt_id == sa.bindparam("of_attempt"),
     _place > sa.tuple_(sa.bindparam("after_part", type_=_INTEGER), sa.bindparam("after_number", type_=_INTEGER)),
 )
+_IN_ORDER = (_SEGMENT.part, _SEGMENT.number)
 _HASHES = (
-    sa.select(
-        model.bulk_segment.c["items"],
-        sa.func.length(model.bulk_segment.c.data).label("size"),
-        model.bulk_segment.c.hash,
-    )
-    .where(model.bulk_segment.c.attempt_id == sa.bindparam("attempt_id"))
-    .order_by(model.bulk_segment.c.part, model.bulk_segment.c.number)
+    sa.select(_SEGMENT["items"], _SIZE, _SEGMENT.hash)
+    .where(_SEGMENT.attempt_id == sa.bindparam("attempt_id"))
+    .order_by(*_IN_ORDER)
 )
 _ITEMS = sa.select(model.bulk_attempt.c["items"]).where(model.bulk_attempt.c.id == sa.bindparam("attempt_id"))
-_SIZES = (
-    sa.select(model.bulk_segment.c.part, model.bulk_segment.c.number, sa.func.length(model.bulk_segment.c.data))
-    .where(_AFTER)
-    .order_by(model.bulk_segment.c.part, model.bulk_segment.c.number)
-    .limit(256)
-)
+_SIZES = sa.select(_SEGMENT.part, _SEGMENT.number, _SIZE).where(_AFTER).order_by(*_IN_ORDER).limit(256)
 _COUNTED_SIZES = (
-    sa.select(
-        model.bulk_segment.c.part,
-        model.bulk_segment.c.number,
-        model.bulk_segment.c["items"],
-        sa.func.length(model.bulk_segment.c.data),
-    )
-    .where(_AFTER, model.bulk_segment.c["items"] > 0)
-    .order_by(model.bulk_segment.c.part, model.bulk_segment.c.number)
+    sa.select(_SEGMENT.part, _SEGMENT.number, _SEGMENT["items"], _SIZE)
+    .where(_AFTER, _SEGMENT["items"] > 0)
+    .order_by(*_IN_ORDER)
     .limit(256)
 )
 _SEGMENTS = (
-    sa.select(
-        model.bulk_segment.c.part,
-        model.bulk_segment.c.number,
-        model.bulk_segment.c["items"],
-        model.bulk_segment.c.data,
-        model.bulk_segment.c.hash,
-        model.bulk_segment.c.first_index,
-        model.bulk_segment.c.sources,
-    )
+    sa.select(*(_SEGMENT[name] for name in ("part", "number", "items", "data", "hash", "first_index", "sources")))
     .where(_AFTER)
     .where(_place <= sa.tuple_(sa.bindparam("last_part", type_=_INTEGER), sa.bindparam("last_number", type_=_INTEGER)))
-    .order_by(model.bulk_segment.c.part, model.bulk_segment.c.number)
+    .order_by(*_IN_ORDER)
 )
 """Made once, as all of an output is read by them."""
 
@@ -290,26 +271,20 @@ def list_outputs(connection: sa.Connection, envelope_id: UUID, limit: int) -> li
         .limit(limit)
     )
     return [
-        OutputSummary(
-            attempt_id=row["id"],
-            number=row["number"],
-            node=row["name"],
-            role=row["login"],
+        value_of(
+            OutputSummary,
+            row,
+            attempt_id=row.id,
+            node=row.name,
+            role=row.login,
             state=_state(row),
-            progress=row["progress"] if row["items"] is None else 1.0,
-            items=row["items"],
-            bytes=row["bytes"],
-            started_at=row["started_at"],
-            ended_at=row["ended_at"],
-            code=row["code"],
-            cause=row["cause"],
+            progress=row.progress if row._mapping["items"] is None else 1.0,
         )
-        for row in connection.execute(statement).mappings()
+        for row in connection.execute(statement)
     ]
 
 
-def _state(row: sa.RowMapping) -> str:
+def _state(row: NamedRow) -> str:
     """Name the state for people: they need not search for the fault of an abandoned attempt."""
-    was_ready = row["items"] is not None
-    state: str = row["state"]
-    return ARCHIVED if was_ready and row["code"] == ARCHIVED else state
+    state: str = row.state
+    return ARCHIVED if row._mapping["items"] is not None and row.code == ARCHIVED else state

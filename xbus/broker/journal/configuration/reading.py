@@ -243,12 +243,8 @@ _ROLES = (
 )
 _PROFILES = (
     select(
-        emitter_profile.c.id,
-        emitter_profile.c.name,
-        emitter_profile.c.new_types,
-        _of_clients.c.name,
-        emitter_profile.c.keep_keys,
-        event_type.c.name,
+        *(emitter_profile.c.id, emitter_profile.c.name, emitter_profile.c.new_types),
+        *(_of_clients.c.name, emitter_profile.c.keep_keys, event_type.c.name),
     )
     .select_from(emitter_profile)
     .outerjoin(_of_clients, _of_clients.c.id == emitter_profile.c.clients_id)

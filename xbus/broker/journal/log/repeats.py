@@ -96,16 +96,8 @@ def _past_events(connection: sa.Connection, envelope_id: UUID) -> tuple[PastEven
     event = model.event.c
     statement = (
         sa.select(
-            event.id,
-            sa.func.coalesce(event.origin_id, event.id),
-            event.number,
-            model.event_type.c.name,
-            event.event_type_id,
-            event.graph_id,
-            event.estimate,
-            event["items"],
-            event.headers,
-            event.partition_key,
+            *(event.id, sa.func.coalesce(event.origin_id, event.id), event.number, model.event_type.c.name),
+            *(event.event_type_id, event.graph_id, event.estimate, event["items"], *model.EVENT_TAGS),
         )
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
         .where(event.envelope_id == envelope_id)

@@ -48,13 +48,8 @@ def read_corrections(connection: sa.Connection, envelope_id: UUID) -> list[Corre
     correction = model.correction.c
     statement = (
         sa.select(
-            model.role.c.login,
-            model.event.c.id,
-            correction.item_index,
-            correction.before,
-            correction.after,
-            correction.at,
-            correction.reason,
+            *(model.role.c.login, model.event.c.id, correction.item_index),
+            *(correction.before, correction.after, correction.at, correction.reason),
         )
         .select_from(model.event)
         .join(model.correction, CONCERNS_EVENT)

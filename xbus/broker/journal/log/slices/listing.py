@@ -216,23 +216,12 @@ _FOR_ALL = sa.or_(
 )
 _EVENTS = (
     sa.select(
-        _ENVELOPE.pruned_at.is_not(None),
-        _EVENT["items"],
-        as_text(_EVENT.origin_id),
-        _ENVELOPE.events,
-        _ENVELOPE.bytes,
-        as_text(_ENVELOPE.id),
-        as_text(_EVENT.id),
-        model.event_type.c.name,
-        _ENVELOPE.position,
-        _EVENT.number - 1,
-        model.emitter.c.login,
-        _ENVELOPE.closed_at,
-        _ENVELOPE.idempotency_key,
-        _ENVELOPE.ordering_key,
-        _EVENT.partition_key,
-        _ENVELOPE.headers,
-        _EVENT.headers,
+        *(_ENVELOPE.pruned_at.is_not(None), _EVENT["items"], as_text(_EVENT.origin_id)),
+        *(_ENVELOPE.events, _ENVELOPE.bytes),
+        # From here on as in ``EventHead``.
+        *(as_text(_ENVELOPE.id), as_text(_EVENT.id), model.event_type.c.name, _ENVELOPE.position, _EVENT.number - 1),
+        *(model.emitter.c.login, _ENVELOPE.closed_at, _ENVELOPE.idempotency_key, _ENVELOPE.ordering_key),
+        *(_EVENT.partition_key, _ENVELOPE.headers, _EVENT.headers),
     )
     .select_from(model.envelope)
     .join(model.event, _EVENT.envelope_id == _ENVELOPE.id)

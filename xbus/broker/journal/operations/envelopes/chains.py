@@ -132,17 +132,9 @@ def _repeats(connection: sa.Connection, parents: Sequence[UUID]) -> set[UUID]:
     return found
 
 
+_LINK_COLUMNS = ("id", "origin_id", "idempotency_key", "state", "position", "items", "opened_at", "closed_at")
 _LINKS = sa.select(
-    model.envelope.c.id,
-    model.envelope.c.origin_id,
-    model.envelope.c.idempotency_key,
-    model.emitter.c.kind,
-    model.emitter.c.login,
-    model.envelope.c.state,
-    model.envelope.c.position,
-    model.envelope.c["items"],
-    model.envelope.c.opened_at,
-    model.envelope.c.closed_at,
+    *(model.envelope.c[name] for name in _LINK_COLUMNS), model.emitter.c.kind, model.emitter.c.login
 ).join(model.emitter, model.emitter.c.id == model.envelope.c.emitter_id)
 
 
