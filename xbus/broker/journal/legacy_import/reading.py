@@ -1,9 +1,11 @@
 """Reads the configuration out of a database of xbus.broker 0.2.0."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, FromClause, func, inspect, or_, select
 
+from xbus.broker.journal.database.rows import grouped
 from xbus.broker.journal.legacy_import.rows import (
     OldBus,
     OldDescriptor,
@@ -78,18 +80,15 @@ def _event_types(connection: Connection) -> tuple[OldEventType, ...]:
 
 
 def _nodes(connection: Connection) -> tuple[OldNode, ...]:
-    children: dict[Any, list[str]] = {}
-    for parent_id, child_id in connection.execute(select(event_node_rel.c.parent_id, event_node_rel.c.child_id)):
-        children.setdefault(parent_id, []).append(str(child_id))
+    children = grouped(connection.execute(select(event_node_rel.c.parent_id, event_node_rel.c.child_id)))
     rows = connection.execute(select(event_node).order_by(event_node.c.id))
     return tuple(
-        OldNode(str(row.id), str(row.type_id), str(row.service_id), bool(row.is_start), _sorted(children.get(row.id)))
+        OldNode(
+            *(str(row.id), str(row.type_id), str(row.service_id), bool(row.is_start)),
+            tuple(sorted(map(str, children[row.id]))),
+        )
         for row in rows
     )
-
-
-def _sorted(ids: list[str] | None) -> tuple[str, ...]:
-    return tuple(sorted(ids or ()))
 
 
 def _roles(connection: Connection) -> tuple[OldRole, ...]:
@@ -98,12 +97,10 @@ def _roles(connection: Connection) -> tuple[OldRole, ...]:
 
 
 def _profiles(connection: Connection) -> tuple[OldProfile, ...]:
-    allowed: dict[Any, set[str]] = {}
     allows = emitter_profile_event_type_rel.c
-    for profile_id, type_id in connection.execute(select(allows.profile_id, allows.event_id)):
-        allowed.setdefault(profile_id, set()).add(str(type_id))
+    allowed = grouped(connection.execute(select(allows.profile_id, allows.event_id)))
     rows = connection.execute(select(emitter_profile).order_by(emitter_profile.c.name))
-    return tuple(OldProfile(str(row.id), row.name, frozenset(allowed.get(row.id, ()))) for row in rows)
+    return tuple(OldProfile(str(row.id), row.name, frozenset(map(str, allowed[row.id]))) for row in rows)
 
 
 def _emitters(connection: Connection) -> tuple[OldEmitter, ...]:
@@ -117,25 +114,23 @@ def _users(connection: Connection) -> tuple[OldUser, ...]:
     return tuple(
         OldUser(
             *(str(row.user_id), row.user_name, row.display_name, row.email_address, row.password),
-            frozenset(permissions.get(str(row.user_id), ())),
+            frozenset(permissions.get(row.user_id, ())),
         )
         for row in rows
     )
 
 
-def _permissions(connection: Connection) -> dict[str, set[str]]:
+def _permissions(connection: Connection) -> Mapping[Any, Sequence[str]]:
     """Read the names of permissions by the id of the user whose groups have them."""
-    found: dict[str, set[str]] = {}
-    if all(inspect(connection).has_table(each.name) for each in MEMBERSHIPS):
-        rows = connection.execute(
-            select(user_group.c.user_id, permission.c.permission_name)
-            .join(group_permission, group_permission.c.group_id == user_group.c.group_id)
-            .join(permission, permission.c.permission_id == group_permission.c.permission_id)
-            .where(permission.c.permission_name.is_not(None))
-        )
-        for user_id, name in rows:
-            found.setdefault(str(user_id), set()).add(name)
-    return found
+    if not all(inspect(connection).has_table(each.name) for each in MEMBERSHIPS):
+        return {}
+    rows = connection.execute(
+        select(user_group.c.user_id, permission.c.permission_name)
+        .join(group_permission, group_permission.c.group_id == user_group.c.group_id)
+        .join(permission, permission.c.permission_id == group_permission.c.permission_id)
+        .where(permission.c.permission_name.is_not(None))
+    )
+    return grouped(rows)
 
 
 def _descriptors(connection: Connection) -> tuple[OldDescriptor, ...]:
@@ -163,9 +158,7 @@ def _without_counterpart(connection: Connection) -> dict[str, int]:
             (emitter_profile, (emitter_profile.c.description, emitter_profile.c.display_name)),
         )
     )
-    return {
-        "description": sum(described),
-    }
+    return {"description": sum(described)}
 
 
 def _undelivered(connection: Connection) -> int:
