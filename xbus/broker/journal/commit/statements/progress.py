@@ -13,6 +13,7 @@ from xbus.broker.journal.commit.statements.common import exactly_one, remember
 from xbus.broker.journal.commit.statements.rows import Row, update_rows, write_rows
 from xbus.broker.journal.database.engine import driver_of
 from xbus.broker.journal.database.paging import portions
+from xbus.broker.journal.database.rows import columns_of
 from xbus.broker.journal.log.contents import note_graphs
 from xbus.broker.journal.writes.fingerprint import fingerprint
 from xbus.errors import JournalError
@@ -36,16 +37,10 @@ def decide(connection: sa.Connection, at: datetime, steps: Sequence[writes.Decid
             note_graphs(connection, step.regraphed)
         if step.let_go:
             history = [
-                {
-                    "at": at,
-                    "subject": "delivery",
-                    "subject_id": f"{role_id} {envelope_id}",
-                    "move": move,
-                    "reason": reason,
-                }
+                {"subject_id": f"{role_id} {envelope_id}", "move": move, "reason": reason}
                 for role_id, envelope_id, move, reason in step.let_go
             ]
-            connection.execute(_INSERT_HISTORY, history)
+            connection.execute(_INSERT_HISTORY, [{"at": at, "subject": "delivery", **row} for row in history])
         if step.is_done:
             connection.execute(_END, {"of_decision": step.decision_id})
         else:
@@ -226,17 +221,8 @@ def _follow_roles(connection: sa.Connection) -> None:
 def _move_delivery(connection: sa.Connection, write: writes.ProgressUpdate, move: writes.DeliveryMove) -> None:
     delivery = move.new
     service_id, cause = _service(connection, delivery)
-    values: dict[str, object] = {
-        "position": delivery.position,
-        "state": delivery.state.value,
-        "service_id": service_id,
-        "attempts": delivery.attempts,
-        "code": delivery.code,
-        "cause": cause,
-        "ordering_key": delivery.ordering_key,
-        "due_at": delivery.due_at,
-        "changed_at": write.at,
-    }
+    values = columns_of(delivery, "role_id", "envelope_id", "service")
+    values |= {"state": delivery.state.value, "service_id": service_id, "cause": cause, "changed_at": write.at}
     key = {"of_role": delivery.role_id, "of_envelope": delivery.envelope_id, "old_state": move.old}
     if move.old is None:
         row = {"role_id": delivery.role_id, "envelope_id": delivery.envelope_id, **values}
@@ -288,15 +274,5 @@ def _parked_item_row(
 
 
 def _failure_row(write: writes.ProgressUpdate, failure: writes.Failure) -> dict[str, object]:
-    return {
-        "at": write.at,
-        "envelope_id": failure.envelope_id,
-        "event_id": failure.event_id,
-        "role_id": failure.role_id,
-        "node": failure.node,
-        "verb": failure.verb,
-        "code": failure.code,
-        "message": failure.message,
-        "indices": failure.indices,
-        "fingerprint": fingerprint(failure.role_id, failure.code, failure.message),
-    }
+    own = {"at": write.at, "fingerprint": fingerprint(failure.role_id, failure.code, failure.message)}
+    return columns_of(failure) | own
