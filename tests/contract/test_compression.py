@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from tests.contract.test_put import whole
 from tests.support.fsck import examined
 from tests.support.journal import Scribe, change_segments, remove_segments
+from tests.support.slices import whole_ring
 from xbus import model
 from xbus.broker.back.log import LogReader
 from xbus.broker.back.log.small import SMALL_BYTES
@@ -24,7 +25,7 @@ from xbus.broker.journal.log.planning import cut_event
 from xbus.broker.journal.log.reading import read_segments, read_small_events
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices.items import read_slice
-from xbus.broker.journal.log.slices.values import Place, SliceBounds, whole_ring
+from xbus.broker.journal.log.slices.values import Place, SliceBounds
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import Append, PutEnvelope
 from xbus.errors import JournalError

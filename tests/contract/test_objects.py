@@ -18,6 +18,7 @@ from tests.support.clock import StandingClock
 from tests.support.faults import Faults
 from tests.support.fsck import examined
 from tests.support.journal import NOW, Scribe
+from tests.support.slices import whole_ring
 from xbus import model
 from xbus.broker.housekeeping import objects
 from xbus.broker.housekeeping.objects import LOOK_SECONDS, SWEEP_AGAIN_SECONDS, SWEEP_SECONDS, ObjectRemover
@@ -31,7 +32,7 @@ from xbus.broker.journal.log.planning import cut_event
 from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.log.slices.items import read_slice
-from xbus.broker.journal.log.slices.values import Place, SliceBounds, whole_ring
+from xbus.broker.journal.log.slices.values import Place, SliceBounds
 from xbus.broker.journal.objects.opening import open_store
 from xbus.broker.journal.objects.removal import FORGET_SECONDS, doom, read_doomed
 from xbus.broker.journal.objects.stores import MARK, MISSING, UNAVAILABLE, FolderStore, ObjectStore

@@ -37,7 +37,6 @@ from xbus.broker.journal.people import (
     remove_expired,
     remove_token,
     renew_session,
-    replace_hash,
     set_password,
     set_rights,
 )
@@ -336,18 +335,6 @@ def test_no_session_begins_with_a_password_that_was_changed_meanwhile(shared_url
     assert refusal_of(shared_url, log_in_with("hash")) == "login_refused"
     with writing(shared_url) as connection:
         assert log_in_with("other")(connection)
-
-
-def test_a_better_hash_replaces_the_one_that_was_checked(shared_url: str) -> None:
-    ada = add(shared_url)
-    session = log_in(shared_url, ada)
-    with writing(shared_url) as connection:
-        replace_hash(connection, ada.id, "hash", "better")
-        replace_hash(connection, ada.id, "hash", "stale")
-
-    with reading(shared_url) as connection:
-        assert read_password_hash(connection, "ada") == (known(shared_url), "better")
-    assert session_of(shared_url, session) is not None
 
 
 def test_a_token_has_no_right_that_its_person_lacks(shared_url: str) -> None:

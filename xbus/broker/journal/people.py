@@ -388,17 +388,6 @@ def remove_expired(connection: sa.Connection, at: datetime, idle: timedelta = ID
     return connection.execute(sa.delete(model.person_session).where(_session.id.in_(found))).rowcount
 
 
-def replace_hash(connection: sa.Connection, person_id: int, verified_hash: str, better_hash: str) -> None:
-    """Keep the same password under a better hash; one that was set meanwhile stays.
-
-    Args:
-        verified_hash: the present hash, which the password fits.
-        better_hash: of the same password, as ``xbus.passwords`` makes it today.
-    """
-    is_verified = (_person.id == person_id) & (_person.password_hash == verified_hash)
-    connection.execute(sa.update(model.person).where(is_verified).values(password_hash=better_hash))
-
-
 # -- changing ----------------------------------------------------------------------------------------------------------
 # Adds people, and changes what they may do. The bus never loses its last manager that way.
 

@@ -274,9 +274,7 @@ def _candidates(connection: sa.Connection, free: FreePart, scan: Scan, keep_rows
         goes = sa.true()
     is_begun = sa.and_(envelope.pruned_at.is_not(None), has_events)
     rows = connection.execute(
-        sa.select(
-            *(envelope.id, envelope.position, envelope.closed_at, envelope.bytes, is_begun),
-        )
+        sa.select(envelope.id, envelope.position, envelope.closed_at, envelope.bytes, is_begun)
         # What is archived is moved, not removed: its rows tell where its items are.
         .where(*is_within(free), goes, ~is_archived(), *of_types(scan))
         .order_by(envelope.position)

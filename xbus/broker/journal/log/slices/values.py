@@ -169,11 +169,6 @@ class Stretch:
         return self.first <= hashed <= self.last
 
 
-def whole_ring(position: Place, until: Place | None = None) -> Stretch:
-    """The stretch of all hashes."""
-    return Stretch(0, LAST_HASH, position, until)
-
-
 MOST_EVENTS = 2_000
 """Events of a slice at the most: an answer with more of them would hold more values than the wire allows."""
 
