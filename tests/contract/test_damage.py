@@ -72,8 +72,8 @@ NOT_READ = {
     "xbus/broker/journal/fsck/values.py:check_values": "looks at the kind of each value",
     "xbus/broker/journal/log/envelopes.py:_stored_events": "asks for hash and size",
     "xbus/broker/journal/operations/envelopes/details.py:_events": "takes an event's row without its items",
-    "xbus/broker/journal/operations/copies.py:_check_empty": "asks whether rows are there",
-    "xbus/broker/journal/operations/copies.py:move": "copies rows with their hash, and fsck compares the copy",
+    "xbus/broker/journal/operations/relocation.py:_check_empty": "asks whether rows are there",
+    "xbus/broker/journal/operations/relocation.py:move": "copies rows with their hash, and fsck compares the copy",
     "xbus/emitter/outbox/box.py:Outbox.small_ones": "reads the file of an outbox",
     "xbus/emitter/outbox/file.py:OutboxFile._set_up": "makes the file of an outbox",
 }

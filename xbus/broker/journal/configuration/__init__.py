@@ -5,8 +5,8 @@ transaction; callers open it, and roll it back after an error. A change never de
 It notes what shall become of owed envelopes, and never does it: the back carries that out. Commands import it; the
 broker reads the result as ``log.catalog``, and has edits by SQL checked by ``checked``.
 
-Face: the names below, and ``chaining``, ``checked``, ``decisions``, ``detaching``, ``entries``, ``history``,
-``logins``, ``names``, ``owed``, ``pausing``, ``plan``, ``reading``, ``table_checks``.
+Face: the names below, ``chaining``, ``checked``, ``decisions``, ``detaching``, ``entries``, ``history``, ``logins``,
+``names``, ``pausing``, ``plan`` and ``reading``.
 """
 
 from xbus.broker.journal.configuration.checks import MOST_ITEMS, MOST_MILLISECONDS

@@ -1,4 +1,4 @@
-"""Reads and writes the rows of bots and of subscriptions, each with what the bus has of its own for it."""
+"""Reads and writes the rows of bots and of subscriptions, and what the bus has of its own for them."""
 
 from collections.abc import Iterator
 from datetime import datetime

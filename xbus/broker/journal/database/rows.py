@@ -58,6 +58,6 @@ def grouped(rows: Iterable[sa.Row[K, V]]) -> defaultdict[K, list[V]]:
 
 
 def find_id(connection: sa.Connection, column: sa.Column[str], name: str) -> int | None:
-    """Find the id of the row that has a name in a column, also of a removed one; None if no row has it."""
+    """Find the id of the row with a name, also of a removed one. None if no row has the name."""
     found: int | None = connection.execute(sa.select(column.table.c.id).where(column == name)).scalar_one_or_none()
     return found

@@ -120,7 +120,7 @@ def _users(connection: Connection) -> tuple[OldUser, ...]:
     )
 
 
-def _permissions(connection: Connection) -> Mapping[Any, Sequence[str]]:
+def _permissions(connection: Connection) -> Mapping[int, Sequence[str]]:
     """Read the names of permissions by the id of the user whose groups have them."""
     if not all(inspect(connection).has_table(each.name) for each in MEMBERSHIPS):
         return {}

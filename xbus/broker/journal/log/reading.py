@@ -168,7 +168,7 @@ _ENVELOPES = (
         *(model.envelope.c[name] for name in ("position", "id", "emitter_id", "closed_at", "bytes")),
         *(model.envelope.c.origin_id.is_not(None).label("is_repeat"), *model.ENVELOPE_HEAD),
         *(model.event.c.id.label("event_id"), model.event_type.c.name),
-        *(model.event.c[name] for name in ("graph_id", "items", "origin_id")),
+        *(model.event.c.graph_id, model.event.c["items"], model.event.c.origin_id),
         *model.EVENT_TAGS,
     )
     # Of one whose removal has begun its items are not all there any more.

@@ -1,6 +1,6 @@
 """Finds the envelopes that somebody still needs, so that they are not removed.
 
-An envelope stays while a role is still owed it (see ``owed.py``), while a reader that keeps has not read it, while
+An envelope stays while a role is still owed it, while a reader that keeps has not read it, while
 anything of it waits for a person, and while another envelope repeats it. A type that nobody takes keeps nothing.
 """
 
