@@ -570,8 +570,8 @@ OF_NO_JOURNAL = {
     "journal/configuration/checked.py:_copied",
     "journal/database/foreign.py:read_foreign",
     "journal/database/foreign.py:reading_foreign",
-    "journal/legacy_import/source.py:_forbid_writing",
-    "journal/legacy_import/source.py:reading_legacy",
+    "journal/legacy_import/reading.py:_forbid_writing",
+    "journal/legacy_import/reading.py:reading_legacy",
 }
 OF_COMMANDS_THAT_READ = {
     "journal/database/clearing_items.py:read_clearing_items",

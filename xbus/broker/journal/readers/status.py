@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -192,50 +193,32 @@ def list_readers(connection: sa.Connection, name: str | None = None) -> list[Rea
     Args:
         name: only this one; None for all.
     """
-    chosen = [entry for entry in read_readers(connection) if name in (None, entry.name)]
-    ranges: dict[int, list[RangeStatus]] = {entry.id: [] for entry in chosen}
-    waiting = {entry.id: _WaitingEvents(connection, entry) for entry in chosen}
+    chosen = {entry.id: entry for entry in read_readers(connection) if name in (None, entry.name)}
+    ranges: dict[int, list[RangeStatus]] = {service_id: [] for service_id in chosen}
+
+    @cache  # Ranges often stand at the same place.
+    def beyond(service_id: int, position: int) -> tuple[int, datetime | None]:
+        return _lag(connection, chosen[service_id], Place(position))
+
     told = {row.id: row for row in connection.execute(_ROWS).all()}
     for each in read_ranges(connection, [*ranges]):
         row = told[each.id]
         role = None if each.owner is None else row.login
-        behind, _ = waiting[each.service_id].beyond(each.place)
+        behind, _ = beyond(each.service_id, each.place.position)
         ranges[each.service_id].append(RangeStatus(each, role, row.expires_at, row.settled_at, behind))
     subscribers = read_subscribers(connection)
-    statuses = [_status(connection, entry, ranges[entry.id], waiting[entry.id]) for entry in chosen]
-    return [replace(status, subscriber=subscribers.get(status.entry.id)) for status in statuses]
-
-
-def _status(
-    connection: sa.Connection, entry: ReaderEntry, ranges: Sequence[RangeStatus], waiting: "_WaitingEvents"
-) -> ReaderStatus:
+    pause = model.pause.c
+    paused = set(connection.execute(sa.select(pause.subject_id).where(pause.kind == "service")).scalars())
     types = model.event_type.c
-    names = sa.select(types.name).where(types.id.in_(list(entry.event_types))).order_by(types.name)
-    place = min(each.range.place for each in ranges)
-    lag, waits_since = waiting.beyond(place)
-    paused = sa.select(model.pause.c.kind).where(model.pause.c.kind == "service", model.pause.c.subject_id == entry.id)
-    is_paused = connection.execute(paused).first() is not None
-    return ReaderStatus(entry, connection.execute(names).scalars().all(), ranges, place, lag, waits_since, is_paused)
-
-
-class _WaitingEvents:
-    """The events of a reader's types, looked at once for each place: ranges often stand at the same one.
-
-    Args:
-        connection: reads.
-        entry: the reader.
-    """
-
-    def __init__(self, connection: sa.Connection, entry: ReaderEntry) -> None:
-        self._connection = connection
-        self._entry = entry
-        self._found: dict[int, tuple[int, datetime | None]] = {}
-
-    def beyond(self, place: Place) -> tuple[int, datetime | None]:
-        """Count those from a place on, and find when the first of them was sealed."""
-        if place.position not in self._found:
-            self._found[place.position] = _lag(self._connection, self._entry, place)
-        return self._found[place.position]
+    statuses = []
+    for entry in chosen.values():
+        names = sa.select(types.name).where(types.id.in_(list(entry.event_types))).order_by(types.name)
+        event_types = connection.execute(names).scalars().all()
+        place = min(each.range.place for each in ranges[entry.id])
+        waits = beyond(entry.id, place.position)
+        own = (entry.id in paused, subscribers.get(entry.id))
+        statuses.append(ReaderStatus(entry, event_types, ranges[entry.id], place, *waits, *own))
+    return statuses
 
 
 def count_lag(connection: sa.Connection, entry: ReaderEntry, place: Place, most: int) -> int:
