@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.configuration.entries import BotSpec, ReaderSpec, SubscriptionSpec
 from xbus.broker.journal.database.rows import columns_of, grouped, value_of
-from xbus.broker.journal.log.bots import BOT_COLUMNS, TICKETS, read_command, read_settings
+from xbus.broker.journal.log.bots import BOT_COLUMNS, TICKETS, read_command, read_emitted, read_settings
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.readers.subscriptions import call_at_once
 from xbus.broker.journal.retention.lagging import limit_of
@@ -55,7 +55,7 @@ def _or(read: T | None, raw: T) -> T:
 
 def read_bots(connection: sa.Connection, *, removed: bool) -> Iterator[BotSpec]:
     """Read the bots that are in use, or those that were, by name."""
-    emits = grouped(connection.execute(_EMITS))
+    emits = read_emitted(connection)
     readers = _read_readers(connection)
     rows = connection.execute(_BOTS, {"removed": removed})
     return (
@@ -64,7 +64,7 @@ def read_bots(connection: sa.Connection, *, removed: bool) -> Iterator[BotSpec]:
             row,
             command=_or(read_command(row.command), (row.command,)),
             missed=Missed(row.missed),
-            emits=frozenset(emits[row.id]),
+            emits=frozenset(emits.get(row.id, ())),
             settings=_or(read_settings(row.settings), {"": row.settings}),
             reads=reader.event_types,
             batch_items=reader.batch_items,
@@ -88,12 +88,6 @@ _READERS = (
     .join(model.reader_event_type, _read.service_id == _service.id)
     .join(model.event_type, model.event_type.c.id == _read.event_type_id)
     .where(_service.removed_at.is_(None), is_of_bot(_service.name))
-)
-_EMITS = (
-    sa.select(_bot.id, model.event_type.c.name)
-    .join(model.emitter, _emitter.id == _bot.emitter_id)
-    .join(model.profile_event_type, _allowed.profile_id == _emitter.profile_id)
-    .join(model.event_type, model.event_type.c.id == _allowed.event_type_id)
 )
 _BOTS = (
     sa.select(*BOT_COLUMNS, _service.name.label("runners"))

@@ -73,8 +73,8 @@ from xbus.model import (
 from xbus.passwords import Passwords
 
 TABLES: Mapping[Section, Table] = {
-    Section.EVENT_TYPE: event_type,
     Section.SERVICE: service,
+    Section.EVENT_TYPE: event_type,
     Section.READER: service,
     Section.ROLE: role,
     Section.EMITTER_PROFILE: emitter_profile,
@@ -82,18 +82,7 @@ TABLES: Mapping[Section, Table] = {
     Section.BOT: bot,
     Section.SUBSCRIPTION: subscription,
 }
-
-ORDER = (
-    Section.SERVICE,
-    Section.EVENT_TYPE,
-    Section.READER,
-    Section.ROLE,
-    Section.EMITTER_PROFILE,
-    Section.EMITTER,
-    Section.BOT,
-    Section.SUBSCRIPTION,
-)
-"""Each section after those that its entries refer to."""
+"""The table of each section, and each section after those that its entries refer to."""
 
 
 def apply(
@@ -178,7 +167,7 @@ def _carry_out(connection: Connection, plan: Plan, at: datetime) -> None:
     for change in plan.renames:
         _rename(connection, change)
     others = [change for change in plan.changes if change.move is not Move.RENAME]
-    for section in ORDER:
+    for section in TABLES:
         of_section = [change for change in others if change.section is section]
         for change in of_section:
             if change.move is Move.REMOVE:

@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -55,6 +56,12 @@ def grouped(rows: Iterable[sa.Row[K, V]]) -> defaultdict[K, list[V]]:
     for key, value in rows:
         found[key].append(value)
     return found
+
+
+def insert_new(connection: sa.Connection, table: sa.Table) -> sa.Insert:
+    """Build an INSERT that passes over a row which is there already: an index decides, whoever else writes."""
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    return insert(table).on_conflict_do_nothing()
 
 
 def find_id(connection: sa.Connection, column: sa.Column[str], name: str) -> int | None:

@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from xbus import model
-from xbus.broker.journal.database.rows import value_of
+from xbus.broker.journal.database.rows import grouped, insert_new, value_of
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, pause_of_role
 from xbus.json_text import parse_json
@@ -177,6 +176,19 @@ def _read_readers(connection: sa.Connection) -> tuple[dict[int, str], dict[int, 
     return keys, types
 
 
+def read_emitted(connection: sa.Connection) -> Mapping[int, list[str]]:
+    """Read the event types that the runs of bots may put, by the bots' ids and in the order of names."""
+    bot, allowed = model.bot.c, model.profile_event_type.c
+    statement = (
+        sa.select(bot.id, model.event_type.c.name)
+        .join(model.emitter, model.emitter.c.id == bot.emitter_id)
+        .join(model.profile_event_type, allowed.profile_id == model.emitter.c.profile_id)
+        .join(model.event_type, model.event_type.c.id == allowed.event_type_id)
+        .order_by(model.event_type.c.name)
+    )
+    return grouped(connection.execute(statement))
+
+
 # -- runs --------------------------------------------------------------------------------------------------------------
 # The runs of bots as the broker asks about them.
 
@@ -266,9 +278,8 @@ def open_run(connection: sa.Connection, bot_id: int, batch: str, now: datetime) 
         batch: its range and its bounds.
     """
     run = model.bot_run.c
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     row = {"bot_id": bot_id, "batch": batch, "state": BotRunState.DUE, "due_at": now, "attempts": 0}
-    connection.execute(insert(model.bot_run).values(row).on_conflict_do_nothing())
+    connection.execute(insert_new(connection, model.bot_run), row)
     found = sa.select(run.id, run.state).where(run.bot_id == bot_id, run.batch == batch)
     run_id, state = connection.execute(found).one()
     return BatchRun(run_id, BotRunState(state))

@@ -396,7 +396,6 @@ def resume_deliveries(
 ) -> int:
     """Have those of some envelopes delivered again that are parked still; how many they are."""
     check_move(DELIVERY_MOVES, DeliveryState.PARKED, DeliveryState.RETRY)
-    delivery = model.delivery.c
     values = {
         "attempts": 0,
         "code": RESUMED,
@@ -406,13 +405,9 @@ def resume_deliveries(
     }
     resumed = (
         sa.update(model.delivery)
-        .where(
-            delivery.role_id == role_id,
-            delivery.envelope_id.in_(envelope_ids),
-            delivery.state == DeliveryState.PARKED.value,
-        )
+        .where(_is_parked(role_id, envelope_ids))
         .values(state=DeliveryState.RETRY.value, **values)
-        .returning(delivery.envelope_id)
+        .returning(model.delivery.c.envelope_id)
     )
     moved = connection.execute(resumed).scalars().all()
     _remember(connection, role_id, moved, RESUMED, decision)
@@ -441,14 +436,14 @@ def hold_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID) ->
 
 
 def _move(connection: sa.Connection, statement: Any, role_id: int, envelope_id: UUID) -> None:
-    delivery = model.delivery.c
-    is_parked = sa.and_(
-        delivery.role_id == role_id,
-        delivery.envelope_id == envelope_id,
-        delivery.state == DeliveryState.PARKED.value,
-    )
-    if connection.execute(statement.where(is_parked)).rowcount != 1:
+    if connection.execute(statement.where(_is_parked(role_id, [envelope_id]))).rowcount != 1:
         raise not_parked(connection, envelope_id)
+
+
+def _is_parked(role_id: int, envelope_ids: Sequence[UUID]) -> sa.ColumnElement[bool]:
+    delivery = model.delivery.c
+    is_of_role = delivery.role_id == role_id
+    return is_of_role & delivery.envelope_id.in_(envelope_ids) & (delivery.state == DeliveryState.PARKED.value)
 
 
 def _remember(

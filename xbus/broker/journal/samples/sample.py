@@ -8,10 +8,9 @@ from itertools import groupby, pairwise
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.database.rows import NamedRow, insert_new
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -257,7 +256,7 @@ def _joined(connection: sa.Connection, finer: int, coarser: int, until: datetime
 def _put(connection: sa.Connection, sample: Sample) -> bool:
     """Insert a sample unless one that began then is there."""
     row = {name: getattr(sample, name) for name in _COLUMNS} | {"parts": _parts(sample)}
-    return connection.execute(_INSERT[connection.dialect.name], row).rowcount == 1
+    return connection.execute(insert_new(connection, model.sample), row).rowcount == 1
 
 
 def _parts(sample: Sample) -> Mapping[str, Sequence[Sequence[float]]]:
@@ -295,7 +294,3 @@ _NEWEST = sa.select(sa.func.max(_SAMPLE.began_at, type_=_SAMPLE.began_at.type)).
 _FORGET = sa.delete(model.sample).where(
     _SAMPLE.step == sa.bindparam("of_step"), _SAMPLE.began_at < sa.bindparam("before")
 )
-_INSERT: Mapping[str, sa.Insert] = {
-    "sqlite": sqlite.insert(model.sample).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(model.sample).on_conflict_do_nothing(),
-}
