@@ -177,7 +177,7 @@ def _read_readers(connection: sa.Connection) -> tuple[dict[int, str], dict[int, 
 
 
 def read_emitted(connection: sa.Connection) -> Mapping[int, list[str]]:
-    """Read the event types that the runs of bots may put, by the bots' ids and in the order of names."""
+    """Read the names of the event types that each bot may put, in order, by its id."""
     bot, allowed = model.bot.c, model.profile_event_type.c
     statement = (
         sa.select(bot.id, model.event_type.c.name)
