@@ -25,17 +25,16 @@ from tests.support.long_journal import fill
 from tests.support.ports import free_port
 from xbus import model
 from xbus.broker.journal.database import schema
-from xbus.broker.journal.database.connection import writing
-from xbus.broker.journal.database.pool import ConnectionPool
-from xbus.broker.journal.people import Right, add_person, add_token
+from xbus.broker.journal.database.connection import ConnectionPool, writing
+from xbus.broker.journal.people import add_person, add_token
 from xbus.broker.journal.samples.attention import read_attention
-from xbus.broker.journal.samples.keeping import KEPT, floor
-from xbus.broker.journal.samples.lags import LagReader
-from xbus.broker.journal.samples.taking import take
+from xbus.broker.journal.samples.sample import KEPT, floor
+from xbus.broker.journal.samples.taking import LagReader, take
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.program import build
+from xbus.rights import Right
 
 ENVELOPES = 1_000_000
 ROUNDS = 7

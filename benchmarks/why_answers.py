@@ -28,8 +28,7 @@ from xbus import model
 from xbus.admin.why.findings import Finding
 from xbus.admin.why.inquiry import BrokerAccess, Inquiry, RunningBroker
 from xbus.broker.journal.database import schema
-from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.database.pool import ConnectionPool
+from xbus.broker.journal.database.connection import ConnectionPool, reading
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.operations.why.envelopes import AskedPart
 from xbus.clock import SystemClock

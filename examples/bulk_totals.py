@@ -7,7 +7,7 @@ from collections.abc import Callable
 from xbus.broker.journal.bulk.part_writer import open_part, output_hash
 from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.log.ranges import cut_event, cut_output
+from xbus.broker.journal.log.planning import cut_event, cut_output
 from xbus.recipient import BulkWorker, Event, Handover, Item, Made, run
 from xbus.rpc.codec import pack, pack_items
 

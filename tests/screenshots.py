@@ -13,9 +13,9 @@ from tests.support.bus import add_bus
 from tests.support.daemon import Daemon
 from tests.support.serving import serving
 from xbus.broker.journal.database import schema
-from xbus.broker.journal.people import Right
 from xbus.emitter import AsyncEmitter
 from xbus.recipient import Consumer, Event, Item, Refusal, Worker
+from xbus.rights import Right
 
 PICTURES = Path(__file__).parents[1] / "docs" / "monitor"
 

@@ -13,7 +13,7 @@ from benchmarks.bus import PASSWORD
 from xbus.broker.journal.bulk.part_writer import open_part, output_hash
 from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.log.ranges import cut_event
+from xbus.broker.journal.log.planning import cut_event
 from xbus.recipient import BulkWorker, Handover, Made, run
 
 

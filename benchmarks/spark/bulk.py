@@ -32,7 +32,7 @@ from xbus.broker.journal.configuration import (
     ServiceSpec,
 )
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.log.ranges import cut_output
+from xbus.broker.journal.log.planning import cut_output
 from xbus.states import AttemptState
 
 SAMPLES = {"json": sample, "msgpack": sample_msgpack}

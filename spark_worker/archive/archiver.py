@@ -11,11 +11,10 @@ from spark_worker.archive.copying import CopyFailed
 from spark_worker.archive.run import ArchiveRun
 from xbus.broker.journal.archive import plans as archive_plans
 from xbus.broker.journal.archive import records as archive_records
-from xbus.broker.journal.archive.plans import FilePlan, PlannedEvent, Round
-from xbus.broker.journal.archive.runs import Leftover
-from xbus.broker.journal.archive.segments import FileWritten
+from xbus.broker.journal.archive.plans import FilePlan, Leftover, PlannedEvent, Round
+from xbus.broker.journal.archive.records import FileWritten
 from xbus.broker.journal.database.connection import Connection, reading
-from xbus.broker.journal.retention.search import Scan
+from xbus.broker.journal.retention.rules import Scan
 from xbus.clock import Clock
 from xbus.errors import JournalError, XbusError
 from xbus.ids import Ids

@@ -28,13 +28,11 @@ from xbus.admin.program import EnvelopeId
 from xbus.admin.progress import shown_on_terminal
 from xbus.admin.signatures import CommandBus, argument, command, option, shown
 from xbus.broker.journal.archive.plans import FilePlan
-from xbus.broker.journal.archive.segments import FileWritten
+from xbus.broker.journal.archive.records import FileWritten
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.operations.envelopes.details import resolve_envelope
-from xbus.broker.journal.retention.ages import sealed_before, way_to_archive
-from xbus.broker.journal.retention.keeping import read_keepings
-from xbus.broker.journal.retention.search import Scan
+from xbus.broker.journal.retention.rules import Scan, read_keepings, sealed_before, way_to_archive
 from xbus.clock import Clock, SystemClock
 from xbus.errors import Failed, Refused
 from xbus.ids import Ids

@@ -12,10 +12,8 @@ import pyarrow.parquet as pq
 from spark_worker.archive import storage
 from spark_worker.archive.reading import may_hold, opened
 from spark_worker.archive.rows import SCHEMA, SEGMENT_COLUMNS, rebuilt, segment_rows
-from xbus.broker.journal.archive.plans import FilePlan, PlannedEvent
-from xbus.broker.journal.archive.records import differs
-from xbus.broker.journal.archive.runs import is_wanted
-from xbus.broker.journal.archive.segments import EventCopied, FileWritten, read_rows
+from xbus.broker.journal.archive.plans import FilePlan, PlannedEvent, is_wanted
+from xbus.broker.journal.archive.records import EventCopied, FileWritten, differs, read_rows
 from xbus.broker.journal.database.connection import Connection, connected
 from xbus.broker.journal.log.segments import SegmentRow
 from xbus.errors import JournalError, XbusError

@@ -5,9 +5,8 @@ from uuid import UUID
 
 from spark_worker.archive.copying import read_segments
 from spark_worker.archive.run import ArchiveRun
-from xbus.broker.journal.archive import restoring as archive_restoring
-from xbus.broker.journal.archive import segments as archive_segments
-from xbus.broker.journal.archive.restoring import Archived, ArchivedEvent
+from xbus.broker.journal.archive import records as archive_records
+from xbus.broker.journal.archive.records import Archived, ArchivedEvent
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.log.segments import SegmentRow
 from xbus.clock import Clock
@@ -41,8 +40,8 @@ def restore(
         OSError: a file can't be read.
     """
     with reading(url) as connection:
-        wanted = archive_restoring.read_archived(connection, envelope_id)
-        chain = [*(archive_restoring.read_archived(connection, origin) for origin in wanted.origins), wanted]
+        wanted = archive_records.read_archived(connection, envelope_id)
+        chain = [*(archive_records.read_archived(connection, origin) for origin in wanted.origins), wanted]
     for archived in chain:
         _restore_one(run, archived, clock, step_bytes, on_step)
     return [archived.envelope_id for archived in chain]
@@ -52,13 +51,13 @@ def _restore_one(
     run: ArchiveRun, archived: Archived, clock: Clock, step_bytes: int, on_step: Callable[[str], None]
 ) -> None:
     on_step("begin")
-    run.step(archive_restoring.begin_restore, archived.envelope_id)
+    run.step(archive_records.begin_restore, archived.envelope_id)
     for event in archived.events:
         for rows in _pages(event, step_bytes):
             on_step("put")
-            run.step(archive_segments.put_rows, rows)
+            run.step(archive_records.put_rows, rows)
     on_step("finish")
-    run.step(archive_restoring.finish_restore, archived.envelope_id, clock.now())
+    run.step(archive_records.finish_restore, archived.envelope_id, clock.now())
 
 
 def _pages(event: ArchivedEvent, step_bytes: int) -> Iterator[list[SegmentRow]]:

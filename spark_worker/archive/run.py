@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from spark_worker.archive import storage
-from xbus.broker.journal.archive import runs as archive_runs
+from xbus.broker.journal.archive import plans as archive_plans
 from xbus.broker.journal.database.connection import Connection, writing
 from xbus.clock import Clock
 from xbus.errors import XbusError
@@ -44,10 +44,10 @@ class ArchiveRun:
             JournalError: that is so (``archive_overtaken``), or the database does not do it.
         """
         with writing(self.url) as connection:
-            archive_runs.renew_run(connection, self.run_id, self._clock.now() + LEASE)
+            archive_plans.renew_run(connection, self.run_id, self._clock.now() + LEASE)
             return work(connection, *args, **kwargs)
 
-    def clear(self, leftovers: Sequence[archive_runs.Leftover]) -> None:
+    def clear(self, leftovers: Sequence[archive_plans.Leftover]) -> None:
         """Remove what dead runs left; what can't be reached now stays known, counts for nothing and stops nobody."""
         removed = []
         for file in leftovers:
@@ -61,9 +61,9 @@ class ArchiveRun:
                     extra={"action": "leftover"},
                 )
         if removed:
-            self.step(archive_runs.forget_files, removed)
+            self.step(archive_plans.forget_files, removed)
 
-    def discard(self, files: "list[archive_runs.Leftover]") -> None:
+    def discard(self, files: "list[archive_plans.Leftover]") -> None:
         """Remove files that don't count, and forget them then.
 
         Raises:
@@ -72,7 +72,7 @@ class ArchiveRun:
         for file in files:
             storage.remove(file.location)
         if files:
-            self.step(archive_runs.forget_files, [file.file_id for file in files])
+            self.step(archive_plans.forget_files, [file.file_id for file in files])
 
 
 @contextmanager
@@ -84,14 +84,14 @@ def begun(url: str, clock: Clock, ids: Ids) -> Iterator[ArchiveRun]:
     """
     run = ArchiveRun(url, ids.new(), clock)
     with writing(url) as connection:
-        leftovers = archive_runs.begin_run(connection, run.run_id, clock.now(), clock.now() + LEASE)
+        leftovers = archive_plans.begin_run(connection, run.run_id, clock.now(), clock.now() + LEASE)
     try:
         with _kept_alive(run):
             run.clear(leftovers)
             yield run
     finally:
         with writing(url) as connection:
-            archive_runs.end_run(connection, run.run_id, clock.now())
+            archive_plans.end_run(connection, run.run_id, clock.now())
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_worker.items.source import Early, ItemsReader, ItemsSource
 from xbus.broker.journal.bulk.segment_reader import open_reader
-from xbus.broker.journal.log.ranges import SegmentRange
+from xbus.broker.journal.log.planning import SegmentRange
 
 JOURNAL = "xbus_items"
 """The name of the scan of an event's items, also in Spark's plans."""

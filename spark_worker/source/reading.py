@@ -7,8 +7,7 @@ from spark_worker.spark.patience import DatabasePatience, insist
 from xbus.broker.journal.archive.reading import ArchivedFile, archived_files
 from xbus.broker.journal.bulk.segment_reader import PAGE_BYTES, LoggedSegment, open_reader
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.log.planning import LogRange
-from xbus.broker.journal.log.ranges import GONE
+from xbus.broker.journal.log.planning import GONE, LogRange
 from xbus.errors import JournalError, JournalUnavailable
 
 

@@ -21,7 +21,7 @@ from spark_worker.transform.transforms import Context, References
 from spark_worker.worker.spool import SPOOL, Spool, read_spool
 from xbus.broker.journal.bulk.part_writer import PartSummary, output_hash
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.log.ranges import GONE, SegmentRange, cut_event, cut_output, read_items
+from xbus.broker.journal.log.planning import GONE, SegmentRange, cut_event, cut_output, read_items
 from xbus.errors import JournalError
 from xbus.headers import Headers
 from xbus.recipient import Refusal

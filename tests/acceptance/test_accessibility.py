@@ -11,7 +11,7 @@ from tests.support.browser import add_persons, browsing, enter, find_browser, mo
 from tests.support.daemon import write_config
 from tests.support.ports import free_port
 from tests.support.reading_bus import make_reading_bus
-from xbus.broker.journal.people import Right
+from xbus.rights import Right
 
 AXE = Path(__file__).parents[1] / "browser" / "node_modules" / "axe-core" / "axe.min.js"
 

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from tests.conftest import StartProcess
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
+from tests.support.old_clients import OldEmitter
 from tests.support.processes import module
 from tests.support.waiting import eventually
 from xbus.emitter import AsyncEmitter
@@ -33,6 +34,9 @@ CALLS_OF_ONE = 222
 
 CALLS_OF_A_FURTHER_ONE = 1.0
 """The calls for each further envelope of a group."""
+
+CALLS_OF_AN_OLD_ONE = 680
+"""The calls for an envelope by the five verbs of an old client that is alone."""
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR2"), reason="the count is asked for by a signal")
@@ -63,6 +67,25 @@ async def test_a_group_costs_few_calls_and_a_further_envelope_next_to_none(
         daemon.kill()
     assert of_one <= CALLS_OF_ONE
     assert (of_group - of_one) / (GROUP - 1) <= CALLS_OF_A_FURTHER_ONE
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR2"), reason="the count is asked for by a signal")
+async def test_the_five_calls_of_an_old_client_cost_few_calls(sqlite_url: str, tmp_path: Path) -> None:
+    add_bus(sqlite_url, {"orders": {"store": []}})
+    told = tmp_path / "calls"
+    daemon = Daemon(tmp_path / "daemon", sqlite_url).start(env={"PYTHONPATH": str(COUNTED), "XBUS_COUNT": str(told)})
+    try:
+        async with OldEmitter(daemon.front) as emitter:
+
+            async def emit() -> None:
+                for _ in range(PUTS):
+                    await emitter.emit(b"a", type_name="orders")
+
+            await emit()
+            of_one = await fewest(daemon, told, emit, CALLS_OF_AN_OLD_ONE * PUTS) / PUTS
+    finally:
+        daemon.kill()
+    assert of_one <= CALLS_OF_AN_OLD_ONE
 
 
 async def fewest(daemon: Daemon, told: Path, act: Callable[[], Awaitable[None]], enough: float) -> int:

@@ -22,16 +22,16 @@ from tests.support.processes import Process, module
 from tests.support.waiting import DEADLINE_SECONDS, eventually, wait_until
 from xbus import model
 from xbus.admin.cli import main
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
-from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.database.pool import ConnectionPool
-from xbus.broker.journal.people import Right, add_person
+from xbus.broker.journal.audit import AuditFilters, list_acts
+from xbus.broker.journal.database.connection import ConnectionPool, reading, writing
+from xbus.broker.journal.people import add_person
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.emitter import AsyncEmitter, Emitter
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.program import build
 from xbus.passwords import Passwords
+from xbus.rights import Right
 
 TYPES: dict[str, Nodes] = {"client": {"clients": []}, "data_clearing": {"clients": []}}
 ADA = {"number": 1, "name": "Ada", "email": "ada@example.org"}

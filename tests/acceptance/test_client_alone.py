@@ -116,7 +116,7 @@ def test_a_program_that_lacks_an_extra_says_so_in_a_line(
     ("module", "extra"),
     [
         ("xbus.recipient.inbox", "inbox"),
-        ("xbus.broker.journal.log.ranges", "broker"),
+        ("xbus.broker.journal.log.planning", "broker"),
         ("xbus.admin", "broker"),
         ("spark_worker", "spark"),
     ],

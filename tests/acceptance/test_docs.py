@@ -32,7 +32,7 @@ from xbus.broker.front.verbs.refusals import RefusalVerbs
 from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.journal.configuration import BusSpec, Stored, make_plan
-from xbus.broker.journal.configuration.demo import add_demo_rows
+from xbus.broker.journal.configuration.writing import add_demo_rows
 from xbus.broker.journal.database.connection import writing
 from xbus.config import load
 from xbus.recipient.api import RecipientApi

@@ -15,10 +15,11 @@ from tests.support.processes import Process, script
 from tests.support.sdk import emit
 from tests.support.waiting import answered, wait_until
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.people import Right, add_person, add_token
-from xbus.broker.journal.samples.keeping import STEP, read_newest
+from xbus.broker.journal.people import add_person, add_token
+from xbus.broker.journal.samples.sample import STEP, read_newest
 from xbus.clock import SystemClock
 from xbus.emitter import Emitter
+from xbus.rights import Right
 
 NEWS, END = b"event: sample\n", b"event: end\n"
 

@@ -19,10 +19,10 @@ from tests.support.showing import become
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus.broker.journal.configuration import read_stored
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.people import Right
 from xbus.emitter import AsyncEmitter
 from xbus.errors import Refused
 from xbus.recipient import Event, Item, Refusal
+from xbus.rights import Right
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e<script>alert(2)</script>"
 

@@ -18,9 +18,10 @@ from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from xbus.broker.journal.api_tokens import add_api_token
 from xbus.broker.journal.database.connection import writing
-from xbus.broker.journal.people import Right, add_person, add_token
+from xbus.broker.journal.people import add_person, add_token
 from xbus.clock import SystemClock
 from xbus.emitter import Emitter
+from xbus.rights import Right
 
 SIGNS = "whsec_c2VjcmV0LW9mLWEtc3Vic2NyaXB0aW9uLTQ3MTE="
 OF_LISTENER = "uuid-of-the-listener-90210"

@@ -47,7 +47,7 @@ class Length(NamedTuple):
     [
         pytest.param("sqlite", CONSUMER, False, Length(53, 10, 185, 1366), id="plain"),
         pytest.param("sqlite", CONSUMER, True, Length(58, 10, 200, 1460), id="tagged"),
-        pytest.param("sqlite", WORKER_AND_TWO, False, Length(84, 34, 560, 2440), id="worker"),
+        pytest.param("sqlite", WORKER_AND_TWO, False, Length(65, 19, 366, 1970), id="worker"),
         pytest.param("postgres", CONSUMER, False, Length(55, 10, 200, 1410), id="on_postgresql"),
     ],
 )

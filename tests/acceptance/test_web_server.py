@@ -14,7 +14,7 @@ from tests.support.documentation import CHECKOUT
 from tests.support.ports import free_port
 from tests.support.processes import Process, module, script
 from tests.support.waiting import DEADLINE_SECONDS, wait_until
-from xbus.broker.journal.configuration.demo import add_demo_rows
+from xbus.broker.journal.configuration.writing import add_demo_rows
 from xbus.broker.journal.database.connection import writing
 from xbus.emitter.outbox import Outbox
 

@@ -9,7 +9,7 @@ from tests.support.bus import add_bus
 from tests.support.journal import NOW
 from xbus import model
 from xbus.broker.journal.api_tokens import ApiToken, add_api_token, list_api_tokens, revoke_api_token
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, list_acts
 from xbus.broker.journal.configuration import apply, make_plan, read_stored
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.sessions import read_api_tokens

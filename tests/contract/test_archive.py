@@ -32,22 +32,19 @@ from xbus.admin.why.deliveries import Surroundings, explain_envelope
 from xbus.admin.why.findings import Code
 from xbus.broker.journal.archive.plans import FilePlan, Round
 from xbus.broker.journal.archive.reading import ArchivedFile, archived_files, read_whereabouts
-from xbus.broker.journal.archive.segments import FileWritten
+from xbus.broker.journal.archive.records import FileWritten
 from xbus.broker.journal.audit import RepairDecision
-from xbus.broker.journal.bulk.summaries import OutputSummary, list_outputs
+from xbus.broker.journal.bulk.outputs import OutputSummary, list_outputs
 from xbus.broker.journal.commit.statements.repeating import repeat
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.overlays import read_overlays
-from xbus.broker.journal.log.planning import LogRange, read_type_id
-from xbus.broker.journal.log.ranges import GONE
+from xbus.broker.journal.log.planning import GONE, LogRange, read_type_id
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.operations.corrections import add_correction
 from xbus.broker.journal.operations.why.envelopes import AskedPart, read_envelope_facts
-from xbus.broker.journal.retention.ages import sealed_before
 from xbus.broker.journal.retention.pruning import PruningStep, prune_settled, read_stored_bytes
-from xbus.broker.journal.retention.rules import Rule, Rules
-from xbus.broker.journal.retention.search import Scan
+from xbus.broker.journal.retention.rules import Rule, Rules, Scan, sealed_before
 from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Failed, JournalError, Refused
 from xbus.ids import Ids

@@ -12,8 +12,7 @@ from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.journal.archive.plans import Round, has_archivable, read_archivable
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_log
-from xbus.broker.journal.retention.ages import way_to_archive
-from xbus.broker.journal.retention.keeping import read_keepings
+from xbus.broker.journal.retention.rules import read_keepings, way_to_archive
 from xbus.clock import SystemClock
 from xbus.supervision.health import Health
 

@@ -14,12 +14,24 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW, small_bus
 from xbus import model
-from xbus.broker.journal.audit import Act, RepairDecision, note_acts, person
-from xbus.broker.journal.audit.acts import NO_HASH
-from xbus.broker.journal.audit.chain import ChainHead, hang_all, hang_new, lock_head, read_head
-from xbus.broker.journal.audit.cutting import cut_older
-from xbus.broker.journal.audit.reading import AuditFilters, AuditRow, list_acts, read_chain
-from xbus.broker.journal.audit.verifying import verify
+from xbus.broker.journal.audit import (
+    NO_HASH,
+    Act,
+    AuditFilters,
+    AuditRow,
+    ChainHead,
+    RepairDecision,
+    cut_older,
+    hang_all,
+    hang_new,
+    list_acts,
+    lock_head,
+    note_acts,
+    person,
+    read_chain,
+    read_head,
+    verify,
+)
 from xbus.broker.journal.commit.statements import pauses
 from xbus.broker.journal.configuration import SubscriptionSpec, apply, end_login, make_plan, read_stored, set_password
 from xbus.broker.journal.configuration.pausing import pause, resume

@@ -25,23 +25,15 @@ from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.commit.statements.bots import KEPT_RUNS, SLOWED_AFTER
 from xbus.broker.journal.configuration import apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.runs import TICKETS, has_ticket, read_progress
+from xbus.broker.journal.log.bots import TICKETS, has_ticket, read_progress
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
 from xbus.broker.journal.log.sessions import read_sessions
-from xbus.broker.journal.readers import people, read_ranges, read_readers
+from xbus.broker.journal.readers import people
+from xbus.broker.journal.readers.ranges import read_ranges
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.broker.journal.retention.pruning import prune_cancelled
-from xbus.broker.journal.writes import (
-    Cancel,
-    EndRun,
-    FireSlots,
-    LoseRuns,
-    RenewRuns,
-    RunFailure,
-    Seal,
-    StartEnvelope,
-    StartSession,
-    run_key,
-)
+from xbus.broker.journal.writes import Cancel, Seal, StartEnvelope, StartSession
+from xbus.broker.journal.writes.bots import EndRun, FireSlots, LoseRuns, RenewRuns, RunFailure, run_key
 from xbus.broker.logins import Credentials
 from xbus.broker.sessions import SessionLifetimes, Sessions
 from xbus.config import BackSettings

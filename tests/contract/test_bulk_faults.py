@@ -20,7 +20,7 @@ from xbus.broker.journal.bulk.part_writer import open_part
 from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.bulk.side_files import folder_of
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.ranges import cut_event
+from xbus.broker.journal.log.planning import cut_event
 from xbus.clock import SystemClock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items

@@ -10,8 +10,7 @@ from tests.support.attempts import event_of, make_output
 from tests.support.journal import NOW, Scribe
 from xbus.broker.journal.bulk.segment_reader import LoggedSegment, SegmentReader, open_reader
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.planning import cut_log
-from xbus.broker.journal.log.ranges import GONE, SegmentRange, cut_event, cut_output
+from xbus.broker.journal.log.planning import GONE, SegmentRange, cut_event, cut_log, cut_output
 from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
 from xbus.rpc.codec import unpack_items

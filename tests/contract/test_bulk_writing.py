@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from tests.support.attempts import adopt, begin, end, items_of, make_output, read_attempt, read_attempts, write_part
 from tests.support.journal import NOW, Scribe
 from tests.support.waiting import DEADLINE_SECONDS
-from xbus.broker.journal.bulk import adoption, side_files
+from xbus.broker.journal.bulk import part_writer, side_files
 from xbus.broker.journal.bulk.cleaning import find_stray_files
 from xbus.broker.journal.bulk.outputs import MISMATCH, read_output, read_totals
 from xbus.broker.journal.bulk.part_writer import NOT_BUILDING, PartSummary, open_part, output_hash
@@ -22,7 +22,7 @@ from xbus.broker.journal.bulk.side_files import folder_of
 from xbus.broker.journal.database.binary_copy import END, HEADER, pack_row, read_row
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention.pruning import read_stored_bytes
-from xbus.broker.journal.writes import EndAttempt, RenewAttempt
+from xbus.broker.journal.writes.bulk import EndAttempt, RenewAttempt
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items
 from xbus.states import AttemptState, IllegalMove
@@ -222,14 +222,14 @@ async def test_adoption_goes_on_where_it_was_broken_off(
     await write(shared_url, attempt_id, *[[[b"%d-%d" % (part, n)] for n in range(3)] for part in range(3)])
     for _ in range(12):
         # Each by another one, as after a restart; every other one fails in its COMMIT.
-        step = adoption.Adoption(attempt_id, step_rows=2)
+        step = part_writer.Adoption(attempt_id, step_rows=2)
         with pytest.raises(JournalUnavailable):
             await shared_journal.run(_failing, step)
         await shared_journal.run(step.step)
     assert await items_of(shared_journal, attempt_id) == [b"%d-%d" % (part, n) for part in range(3) for n in range(3)]
 
 
-def _failing(connection: sa.Connection, step: adoption.Adoption) -> None:
+def _failing(connection: sa.Connection, step: part_writer.Adoption) -> None:
     step.step(connection)
     raise JournalUnavailable("the disk is full")
 

@@ -4,12 +4,14 @@ import uuid
 
 import pytest
 
+from tests.support.groups import a_front
 from tests.support.journal import NOW, Scribe
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.operations.envelopes.details import cancel_open
 from xbus.broker.journal.writes import Cancel
 from xbus.errors import EnvelopeCancelled, Refused
+from xbus.rpc.deferred import awaited
 from xbus.states import EnvelopeState
 
 DECISION = (NOW, "ada: its emitter died")
@@ -41,6 +43,33 @@ async def test_others_in_the_group_of_a_cancelled_one_are_sealed(journal: Journa
     with pytest.raises(EnvelopeCancelled):
         await seals[0]
     assert (await seals[1]).position == 1
+
+
+async def test_a_seal_of_known_content_is_told_why_it_was_cancelled_beside_others(
+    journal: Journal, scribe: Scribe
+) -> None:
+    emitter_id = scribe.emitter_id()
+    async with a_front(journal) as front:
+
+        async def begun() -> tuple[uuid.UUID, uuid.UUID]:
+            envelope_id, event_id = uuid.uuid4(), uuid.uuid4()
+            front.start_envelope(emitter_id, envelope_id, is_new=True)
+            front.start_event(emitter_id, envelope_id, event_id, "notes", 0)
+            await awaited(front.append_item(emitter_id, envelope_id, event_id, b"a"))
+            return envelope_id, event_id
+
+        cancelled, other, unended = [await begun() for _ in range(3)]
+        for envelope_id, event_id in (cancelled, other):
+            await awaited(front.end_event(emitter_id, envelope_id, event_id, None))
+        await journal.run(cancel_open, cancelled[0], *DECISION)
+        # Both go in one transaction, which does not go through SQLAlchemy.
+        sealed = front.end_envelope(emitter_id, cancelled[0], None)
+        ended = front.end_event(emitter_id, *unended, None)
+        with pytest.raises(Refused, match="by ada: its emitter died") as refusal:
+            await awaited(sealed)
+        assert refusal.value.code == "envelope_closed"
+        assert (await awaited(ended)).items == 1
+        assert (await awaited(front.end_envelope(emitter_id, other[0], None))).position == 1
 
 
 async def test_what_is_not_open_is_refused(journal: Journal, scribe: Scribe) -> None:

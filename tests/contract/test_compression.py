@@ -10,20 +10,22 @@ import sqlalchemy as sa
 from tests.contract.test_put import whole
 from tests.support.fsck import examined
 from tests.support.journal import Scribe, change_segments, remove_segments
+from tests.support.slices import whole_ring
 from xbus import model
 from xbus.broker.back.log import LogReader
 from xbus.broker.back.log.small import SMALL_BYTES
-from xbus.broker.journal.archive.segments import put_rows, read_rows
+from xbus.broker.journal.archive.records import put_rows, read_rows
 from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.database.compression import DAMAGED, LEAST_BYTES
 from xbus.broker.journal.fsck.faults import FaultCode
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.envelopes import read_envelope
-from xbus.broker.journal.log.ranges import cut_event
+from xbus.broker.journal.log.planning import cut_event
 from xbus.broker.journal.log.reading import read_segments, read_small_events
 from xbus.broker.journal.log.segments import Segment
-from xbus.broker.journal.log.slices import Place, SliceBounds, read_slice, whole_ring
+from xbus.broker.journal.log.slices.items import read_slice
+from xbus.broker.journal.log.slices.values import Place, SliceBounds
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import Append, PutEnvelope
 from xbus.errors import JournalError

@@ -31,8 +31,7 @@ from xbus.broker.journal.log.reading import read_at, read_head, read_log
 from xbus.broker.journal.log.role_progress import read_owed_ahead
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.retention.pruning import prune_settled
-from xbus.broker.journal.retention.rules import Rule, Rules
-from xbus.broker.journal.retention.search import Scan
+from xbus.broker.journal.retention.rules import Rule, Rules, Scan
 from xbus.broker.journal.writes import Decided, ListBlock, ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import JournalError

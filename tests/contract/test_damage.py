@@ -16,22 +16,23 @@ from tests.support.journal import Scribe, change_segments, looking
 from tests.support.sources import CHECKOUT
 from xbus import model
 from xbus.broker.housekeeping.damage import MET, DamageKeeper
-from xbus.broker.journal.archive.segments import read_rows
+from xbus.broker.journal.archive.records import read_rows
 from xbus.broker.journal.bulk.outputs import read_output
 from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.ranges import SegmentRange, cut_event, cut_output
+from xbus.broker.journal.log.planning import SegmentRange, cut_event, cut_output
 from xbus.broker.journal.log.reading import digest_segments, read_segments, read_small_events
-from xbus.broker.journal.log.slices import Place, SliceBounds, Stretch, read_slice
+from xbus.broker.journal.log.slices.items import read_slice
+from xbus.broker.journal.log.slices.values import Place, SliceBounds, Stretch
 from xbus.clock import SystemClock
 from xbus.errors import JournalError
 from xbus.supervision.health import Health
 
 HANDING_ON = {
-    "xbus/broker/journal/archive/segments.py:read_stored",
+    "xbus/broker/journal/archive/records.py:read_stored",
     "xbus/broker/journal/fsck/content.py:_by_parts",
-    "xbus/broker/journal/log/slices/stored.py:StoredItems._fetch_data",
+    "xbus/broker/journal/log/slices/items.py:StoredItems._fetch_data",
 }
 """The functions that give items as they are stored: each of their callers is looked at as well."""
 
@@ -39,7 +40,7 @@ GUARDS = frozenset({"plain", "plain_of", "verified", "verify"})
 """The calls that compare items with their hash."""
 
 COMPARED = {
-    "xbus/broker/journal/archive/segments.py:read_rows": "read_rows",
+    "xbus/broker/journal/archive/records.py:read_rows": "read_rows",
     "xbus/broker/journal/bulk/outputs.py:read_output": "read_output",
     "xbus/broker/journal/bulk/segment_reader.py:SegmentReader._gathered": "SegmentReader._gathered",
     "xbus/broker/journal/bulk/segment_reader.py:SegmentReader._large": "SegmentReader._in_pages",
@@ -49,12 +50,12 @@ COMPARED = {
     "xbus/broker/journal/log/damage.py:find_damaged_outputs": "find_damaged_outputs",
     "xbus/broker/journal/log/reading.py:read_segments": "_segment",
     "xbus/broker/journal/log/reading.py:read_small_events": "_segment",
-    "xbus/broker/journal/log/slices/stored.py:StoredItems.segments": "StoredItems.segments",
+    "xbus/broker/journal/log/slices/items.py:StoredItems.segments": "StoredItems.segments",
 }
 """The functions that read items, each with the function of its module that compares them."""
 
 NOT_READ = {
-    "xbus/broker/journal/archive/restoring.py:_content": "asks for hash and size",
+    "xbus/broker/journal/archive/records.py:_content": "asks for hash and size",
     "xbus/broker/journal/commit/statements/bulk.py:append": "the database copies them, with their hash",
     "xbus/broker/journal/commit/statements/rows.py:update_rows": "makes statements that write",
     "xbus/broker/journal/configuration/checked.py:_copy": "copies tables of the configuration",
@@ -64,7 +65,7 @@ NOT_READ = {
     "xbus/broker/journal/database/schema.py:_comment": "describes all columns",
     "xbus/broker/journal/database/table_rows.py:count_rows": "counts",
     "xbus/broker/journal/fsck/content.py:_check_page": "takes an event's row without its items",
-    "xbus/broker/journal/fsck/database.py:check_references": "asks for keys",
+    "xbus/broker/journal/fsck/values.py:check_references": "asks for keys",
     "xbus/broker/journal/fsck/progress.py:_of_another_envelope": "asks for ids",
     "xbus/broker/journal/fsck/progress.py:_outside_of_its_event": "asks for ids",
     "xbus/broker/journal/fsck/values.py:_check_table": "looks at the kind of each value",
@@ -111,7 +112,7 @@ def test_all_who_read_items_back_compare_their_hash(sources: Mapping[str, str]) 
 
 def test_only_fsck_compares_items_in_its_own_way(sources: Mapping[str, str]) -> None:
     own = {path for path, source in sources.items() if re.search(r"\bread_output\([^()]*\bverify=", source)}
-    assert own == {"xbus/broker/journal/fsck/outputs.py"}
+    assert own == {"xbus/broker/journal/fsck/content.py"}
 
 
 PLANTED = {
@@ -142,7 +143,7 @@ PLANTED = {
 @pytest.mark.parametrize("read", PLANTED)
 def test_a_planted_read_is_found(read: str, sources: Mapping[str, str]) -> None:
     guarded, other = "xbus/broker/journal/log/reading.py", "xbus/broker/journal/operations/planted.py"
-    of_segments = "xbus/broker/journal/archive/segments.py"
+    of_segments = "xbus/broker/journal/archive/records.py"
     imports = f"from xbus import model\nfrom {of_segments[:-3].replace('/', '.')} import read_stored\n"
     statements = f"from {guarded[:-3].replace('/', '.')} import _SEGMENTS\n_COLUMNS = model.log_segment.c\n"
     planted = f"\n\ndef planted(connection):\n    {PLANTED[read]}\n"

@@ -15,8 +15,7 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.configuration.decisions import decide, heirs
-from xbus.broker.journal.configuration.owed import Owed, read_arrears
+from xbus.broker.journal.configuration.decisions import Owed, decide, heirs, read_arrears
 from xbus.broker.journal.configuration.plan import Plan
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.backlog_changes import is_open, read_concerned, read_decisions

@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,7 @@ import sqlalchemy as sa
 from tests.support.clock import StandingClock
 from tests.support.journal import Scribe
 from xbus import model
-from xbus.broker.back.chaining.emission import Derivation, Emission, derive, seal_most
+from xbus.broker.back.chaining.emission import Derivation, Emission, derive
 from xbus.broker.back.log import DeliveryNote, RunBatch
 from xbus.broker.journal.fsck.content import check_content
 from xbus.broker.journal.journal import Journal
@@ -192,75 +191,6 @@ async def test_many_small_ones_share_a_commit(node: Node) -> None:
     assert len(await node.log()) == 50
     assert (await node.states()).count("received") == 50
     assert node.commits() - before <= 2
-
-
-BUNDLE: Sequence[list[list[bytes]]] = (
-    [[b"a"]],
-    [[b"b", b"c"]],
-    [[b"d"], [b"e"]],
-    [],
-    [[]],
-    [[b"f"]],
-    [LARGE],
-    [[b"g"]],
-)
-"""The events of each envelope of a bundle, by their items."""
-
-
-async def test_a_bundle_is_made_as_each_of_its_envelopes_alone(node: Node) -> None:
-    async def made_of(first: int) -> list[Emission]:
-        emissions = [node.emission(str(uuid.UUID(int=first + number))) for number in range(len(BUNDLE))]
-        for emission, events in zip(emissions, BUNDLE, strict=True):
-            for number, items in enumerate(events):
-                await node.give(emission, items, str(uuid.UUID(int=50 + number)), EventTags(None, "client 7"))
-        return emissions
-
-    def told(log: list[LogEnvelope]) -> list[object]:
-        """All that the log says of envelopes, without ids, keys and positions."""
-        return [[event._replace(id=b"") for event in each.events] for each in log]
-
-    for emission in await made_of(1000):
-        await emission.seal()
-    alone = await node.log()
-    together = await made_of(2000)
-    left = await seal_most(together)
-    assert [together.index(emission) for emission in left] == [3, 4, 6]
-    for emission in left:
-        await emission.seal()
-    both = await node.log()
-    again = sorted(both[len(alone) :], key=lambda each: each.position)
-    in_order = [alone[place] for place in (0, 1, 2, 3, 5)] + [alone[4]]
-    assert told(again) == told(in_order)
-    assert [await node.items(each) for each in again] == [await node.items(each) for each in in_order]
-
-    repeated = await made_of(2000)
-    assert [repeated.index(emission) for emission in await seal_most(repeated)] == [2, 3, 4, 6]
-    assert len(await node.log()) == len(both)
-
-
-async def test_a_bundle_leaves_those_to_others_that_were_made_differently_before(node: Node) -> None:
-    async def given(number: int, items: list[bytes]) -> Emission:
-        emission = node.emission(str(uuid.UUID(int=number)))
-        await node.give(emission, items)
-        return emission
-
-    broken_off = await given(1, LARGE)
-    await broken_off.stop()
-    await (await given(2, [b"first"])).seal()
-    bundle = [await given(1, [b"a"]), await given(2, [b"other"]), await given(3, [b"c"])]
-    left = await seal_most(bundle)
-    assert [bundle.index(emission) for emission in left] == [0, 1]
-    for emission in left:
-        await emission.seal()
-    assert [await node.items(each) for each in await node.log()] == [[[b"first"]], [[b"c"]], [[b"a"]]]
-
-
-async def test_a_bundle_waits_for_space_in_a_full_journal(node: Node) -> None:
-    emission = node.emission()
-    await node.give(emission, [b"a"])
-    node.has_space = False
-    assert await seal_most([emission]) == [emission]
-    assert await node.states() == []
 
 
 @pytest.mark.parametrize(

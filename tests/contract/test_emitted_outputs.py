@@ -19,7 +19,7 @@ from xbus.broker.journal.database.connection import connected
 from xbus.broker.journal.fsck.content import check_content
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, read_log, read_segments
-from xbus.broker.journal.writes import OutputPage
+from xbus.broker.journal.writes.bulk import OutputPage
 from xbus.envelope import EnvelopeHead
 from xbus.errors import JournalError
 from xbus.headers import EventTags, pack_headers

@@ -570,8 +570,8 @@ OF_NO_JOURNAL = {
     "journal/configuration/checked.py:_copied",
     "journal/database/foreign.py:read_foreign",
     "journal/database/foreign.py:reading_foreign",
-    "journal/legacy_import/source.py:_forbid_writing",
-    "journal/legacy_import/source.py:reading_legacy",
+    "journal/legacy_import/reading.py:_forbid_writing",
+    "journal/legacy_import/reading.py:reading_legacy",
 }
 OF_COMMANDS_THAT_READ = {
     "journal/database/clearing_items.py:read_clearing_items",
@@ -579,16 +579,16 @@ OF_COMMANDS_THAT_READ = {
     "journal/database/table_rows.py:count_rows",
     "journal/fsck/content.py:check_content",
     "journal/fsck/content.py:check_spent_keys",
-    "journal/fsck/database.py:_check_pages_of_sqlite",
-    "journal/fsck/database.py:check_checksums",
-    "journal/fsck/database.py:check_references",
+    "journal/fsck/values.py:_check_pages_of_sqlite",
+    "journal/fsck/values.py:check_checksums",
+    "journal/fsck/values.py:check_references",
     "journal/fsck/examination.py:check_audit",
     "journal/fsck/examination.py:check_configuration",
-    "journal/fsck/log_end.py:check_log",
-    "journal/fsck/outputs.py:check_outputs",
-    "journal/fsck/outputs.py:check_stored_bytes",
+    "journal/fsck/progress.py:check_log",
+    "journal/fsck/content.py:check_outputs",
+    "journal/fsck/content.py:check_stored_bytes",
     "journal/fsck/progress.py:check_progress",
-    "journal/fsck/readers.py:check_readers",
+    "journal/fsck/progress.py:check_readers",
     "journal/fsck/values.py:check_values",
 }
 INSIDE_TOOLS = {
@@ -596,9 +596,9 @@ INSIDE_TOOLS = {
     "journal/database/connection.py:writing",
     "journal/database/engine.py:__init__",
     "journal/database/engine.py:begin",
-    "journal/database/exclusive.py:_taken",
-    "journal/database/exclusive.py:alone",
-    "journal/database/pool.py:_transaction",
+    "journal/database/connection.py:_taken",
+    "journal/database/connection.py:alone",
+    "journal/database/connection.py:_transaction",
     "journal/database/postgres_session.py:commit",
 }
 """The tools of commands, whose uses are listed below, and the sessions by which all others begin and commit."""
@@ -677,7 +677,7 @@ def test_every_transaction_of_the_broker_is_stamped_or_reads() -> None:
         "engine.raw_connection().cursor().execute(statement)",
     ],
 )
-@pytest.mark.parametrize("name", ["journal/database/pool.py", "back/log/tail.py"])
+@pytest.mark.parametrize("name", ["journal/database/connection.py", "back/log/tail.py"])
 def test_a_planted_transaction_is_found(name: str, line: str) -> None:
     assert places_that_begin(name, f"def planted():\n    {line}") == {f"{name}:planted"}
 

@@ -25,7 +25,7 @@ from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.grants import GrantPurpose, grant
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import planning
-from xbus.broker.journal.log.ranges import cut_event, cut_output
+from xbus.broker.journal.log.planning import cut_event, cut_output
 from xbus.broker.journal.log.reading import read_head
 from xbus.errors import JournalError, Refused
 from xbus.rpc.codec import unpack_items

@@ -20,8 +20,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.retention.pruning import prune_settled
-from xbus.broker.journal.retention.rules import Rule, Rules
-from xbus.broker.journal.retention.search import Scan
+from xbus.broker.journal.retention.rules import Rule, Rules, Scan
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealReceipt
 from xbus.clock import SystemClock
 from xbus.envelope import EnvelopeHead

@@ -14,9 +14,7 @@ from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.log.reading import read_log
-from xbus.broker.journal.retention.ages import way_to_archive
-from xbus.broker.journal.retention.bounds import begin_count, count_bytes
-from xbus.broker.journal.retention.keeping import read_keepings
+from xbus.broker.journal.retention.rules import begin_count, count_bytes, read_keepings, way_to_archive
 from xbus.broker.journal.writes import SealReceipt
 from xbus.clock import SystemClock
 from xbus.headers import EventTags

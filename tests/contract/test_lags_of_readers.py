@@ -18,8 +18,8 @@ from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.configuration import BusSpec, ReaderSpec, RoleSpec, read_stored
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
-from xbus.broker.journal.log.slices import Place
-from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.log.slices.values import Place
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.broker.journal.readers.status import list_moves, list_readers
 from xbus.broker.journal.retention.needed import FOR_GOOD
 from xbus.broker.journal.retention.reader_lags import find_behind

@@ -10,17 +10,9 @@ from tests.support.waiting import wait_until
 from xbus import model
 from xbus.broker.journal.configuration import BusSpec, EventTypeSpec, ReaderSpec, apply, make_plan, read_stored
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.log.slices import Place
-from xbus.broker.journal.readers import (
-    ActNote,
-    LeaseOf,
-    ReaderAct,
-    SettleStep,
-    put_out,
-    read_ranges,
-    settle_and_put_out,
-    take,
-)
+from xbus.broker.journal.log.slices.values import Place
+from xbus.broker.journal.readers.ranges import read_ranges
+from xbus.broker.journal.readers.steps import ActNote, LeaseOf, ReaderAct, SettleStep, put_out, settle_and_put_out, take
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=10)

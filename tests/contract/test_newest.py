@@ -7,19 +7,13 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
+from tests.support.slices import whole_ring
 from xbus import model
 from xbus.broker.back.log import LogReader, LogSlices
 from xbus.broker.back.log.tail import LogTail
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.slices import (
-    LAST_HASH,
-    Place,
-    Slice,
-    SliceBounds,
-    Stretch,
-    read_slice,
-    whole_ring,
-)
+from xbus.broker.journal.log.slices.items import read_slice
+from xbus.broker.journal.log.slices.values import LAST_HASH, Place, Slice, SliceBounds, Stretch
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, Sealed, SealedEnvelope
 from xbus.envelope import EnvelopeHead
 from xbus.headers import NO_TAGS, EventTags, pack_headers

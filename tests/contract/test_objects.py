@@ -18,23 +18,24 @@ from tests.support.clock import StandingClock
 from tests.support.faults import Faults
 from tests.support.fsck import examined
 from tests.support.journal import NOW, Scribe
+from tests.support.slices import whole_ring
 from xbus import model
 from xbus.broker.housekeeping import objects
 from xbus.broker.housekeeping.objects import LOOK_SECONDS, SWEEP_AGAIN_SECONDS, SWEEP_SECONDS, ObjectRemover
-from xbus.broker.journal.archive.segments import read_rows
+from xbus.broker.journal.archive.records import read_rows
 from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.fsck.faults import FaultCode
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.ranges import cut_event
+from xbus.broker.journal.log.planning import cut_event
 from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.segments import Segment
-from xbus.broker.journal.log.slices import Place, SliceBounds, read_slice, whole_ring
-from xbus.broker.journal.objects.folder import FolderStore
+from xbus.broker.journal.log.slices.items import read_slice
+from xbus.broker.journal.log.slices.values import Place, SliceBounds
 from xbus.broker.journal.objects.opening import open_store
 from xbus.broker.journal.objects.removal import FORGET_SECONDS, doom, read_doomed
-from xbus.broker.journal.objects.stores import MARK, MISSING, UNAVAILABLE, ObjectStore
+from xbus.broker.journal.objects.stores import MARK, MISSING, UNAVAILABLE, FolderStore, ObjectStore
 from xbus.broker.journal.objects.stowing import ObjectPlace, Order
 from xbus.broker.journal.retention.needed import Candidate
 from xbus.broker.journal.retention.pruning import remove_segments

@@ -7,8 +7,15 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.ordered import HeldKey, read_free_keys, read_held_keys, read_key_rows, read_states
-from xbus.broker.journal.log.reading import read_at, read_log
+from xbus.broker.journal.log.reading import (
+    HeldKey,
+    read_at,
+    read_free_keys,
+    read_held_keys,
+    read_key_rows,
+    read_log,
+    read_states,
+)
 from xbus.broker.journal.writes import DeliveryMove, DeliveryRow, FollowOrder, ProgressUpdate, SealReceipt
 from xbus.states import DeliveryState
 

@@ -25,17 +25,15 @@ from xbus.broker.journal.operations.envelopes.details import show_envelope
 from xbus.broker.journal.operations.parked import (
     Filters,
     Parked,
-    find_parked,
-    list_parked,
-    read_parked_page,
-    read_parked_roles,
-)
-from xbus.broker.journal.operations.parked_moves import (
     ResumedEvent,
     drop_delivery,
     drop_items,
+    find_parked,
     hold_delivery,
     hold_item,
+    list_parked,
+    read_parked_page,
+    read_parked_roles,
     resume_delivery,
     resume_items,
 )

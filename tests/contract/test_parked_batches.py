@@ -22,8 +22,8 @@ from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration import BusSpec, SubscriptionSpec, apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import RetrySettings
-from xbus.broker.journal.log.slices import Place
-from xbus.broker.journal.readers import people, read_ranges, read_readers
+from xbus.broker.journal.log.slices.values import Place
+from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.parked import (
     BatchFailure,
     ParkedBatch,
@@ -32,6 +32,8 @@ from xbus.broker.journal.readers.parked import (
     list_parked_batches,
     resume_batch,
 )
+from xbus.broker.journal.readers.ranges import read_ranges
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.broker.journal.readers.subscriptions import list_subscriptions
 from xbus.broker.journal.retention.needed import Candidate, settled_among
 from xbus.config import BackSettings

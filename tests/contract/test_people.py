@@ -12,14 +12,13 @@ import sqlalchemy as sa
 from tests.support.journal import NOW
 from xbus import model
 from xbus.broker.housekeeping.people import remove_ended_sessions
-from xbus.broker.journal.audit import acting_as
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, acting_as, list_acts
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.people import (
-    Person,
+    IDLE,
+    USE_NOTED,
     PersonSession,
-    Right,
     add_person,
     add_token,
     count_sessions_of,
@@ -38,13 +37,12 @@ from xbus.broker.journal.people import (
     remove_expired,
     remove_token,
     renew_session,
-    replace_hash,
     set_password,
     set_rights,
 )
-from xbus.broker.journal.people.sessions import IDLE, USE_NOTED
 from xbus.clock import SystemClock
 from xbus.errors import Refused
+from xbus.rights import Person, Right
 
 DAY = timedelta(days=1)
 HOSTILE = ["", "a\x00b", "\ud800", "x" * 1_000_000, "' OR 1=1 --", "\u202e"]
@@ -337,18 +335,6 @@ def test_no_session_begins_with_a_password_that_was_changed_meanwhile(shared_url
     assert refusal_of(shared_url, log_in_with("hash")) == "login_refused"
     with writing(shared_url) as connection:
         assert log_in_with("other")(connection)
-
-
-def test_a_better_hash_replaces_the_one_that_was_checked(shared_url: str) -> None:
-    ada = add(shared_url)
-    session = log_in(shared_url, ada)
-    with writing(shared_url) as connection:
-        replace_hash(connection, ada.id, "hash", "better")
-        replace_hash(connection, ada.id, "hash", "stale")
-
-    with reading(shared_url) as connection:
-        assert read_password_hash(connection, "ada") == (known(shared_url), "better")
-    assert session_of(shared_url, session) is not None
 
 
 def test_a_token_has_no_right_that_its_person_lacks(shared_url: str) -> None:

@@ -21,13 +21,16 @@ from xbus.broker.back.readers.calls import BatchCall
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration import BusSpec, ReaderSpec, RoleSpec, apply, make_plan, read_stored
 from xbus.broker.journal.database.compression import DAMAGED
-from xbus.broker.journal.fsck.readers import check_readers
+from xbus.broker.journal.fsck.progress import check_readers
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
-from xbus.broker.journal.log.slices import LAST_HASH, Place, Slice, SliceBounds, Stretch, read_slice
-from xbus.broker.journal.readers import ActNote, ReaderAct, pass_idle, read_ranges, read_readers
+from xbus.broker.journal.log.slices.items import read_slice
+from xbus.broker.journal.log.slices.values import LAST_HASH, Place, Slice, SliceBounds, Stretch
 from xbus.broker.journal.readers.parked import BatchFailure, list_parked_batches, read_parked_events, resume_batch
+from xbus.broker.journal.readers.ranges import read_ranges
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.broker.journal.readers.status import list_moves, list_readers
+from xbus.broker.journal.readers.steps import ActNote, ReaderAct, pass_idle
 from xbus.clock import Clock, SystemClock
 from xbus.config import BackSettings
 from xbus.errors import JournalUnavailable, Refused

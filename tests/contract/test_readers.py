@@ -22,27 +22,18 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.configuration.table_checks import find_table_problems
+from xbus.broker.journal.configuration.checked import find_table_problems
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 from xbus.broker.journal.log.reading import read_head
-from xbus.broker.journal.log.slices import BadPlace, Place, Stretch
-from xbus.broker.journal.readers import (
-    ActNote,
-    LeaseOf,
-    ReaderAct,
-    ReaderRange,
-    people,
-    put_out,
-    read_ranges,
-    read_readers,
-    release,
-    settle,
-    take,
-)
+from xbus.broker.journal.log.slices.values import BadPlace, Place, Stretch
+from xbus.broker.journal.readers import people
+from xbus.broker.journal.readers.ranges import ReaderRange, read_ranges
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.broker.journal.readers.status import list_moves, list_readers
+from xbus.broker.journal.readers.steps import ActNote, LeaseOf, ReaderAct, put_out, release, settle, take
 from xbus.broker.journal.retention.needed import FOR_GOOD
-from xbus.broker.journal.retention.skipping import note_skipped
+from xbus.broker.journal.retention.pruning import note_skipped
 from xbus.errors import Refused
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

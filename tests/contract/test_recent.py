@@ -5,7 +5,7 @@ import uuid
 from tests.support.journal import Scribe
 from tests.support.long_log import newest_graphs, put_log
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.operations.traffic.recent import SentEvents, read_recent
+from xbus.broker.journal.operations.envelopes.search import SentEvents, read_recent
 
 
 async def read(journal: Journal, type_name: str, last: int) -> list[SentEvents]:

@@ -19,9 +19,8 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.configuration.decisions import decide
+from xbus.broker.journal.configuration.decisions import Owed, decide
 from xbus.broker.journal.configuration.detaching import detach
-from xbus.broker.journal.configuration.owed import Owed
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import repeats
 from xbus.broker.journal.log.catalog import read_catalog

@@ -11,7 +11,7 @@ from xbus import model
 from xbus.admin.replay import ReplayRequest, preview, send_again
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.configuration.detaching import detach
-from xbus.broker.journal.replay.pages import PAGE_ENVELOPES
+from xbus.broker.journal.replay import PAGE_ENVELOPES
 from xbus.clock import SystemClock
 from xbus.errors import Refused
 

@@ -31,8 +31,7 @@ from xbus.broker.journal.retention.pruning import (
     prune_settled,
     read_stored_bytes,
 )
-from xbus.broker.journal.retention.rules import Rule, Rules
-from xbus.broker.journal.retention.search import Scan
+from xbus.broker.journal.retention.rules import Rule, Rules, Scan
 from xbus.broker.journal.writes import (
     Cancel,
     DeliveryMove,

@@ -13,15 +13,30 @@ from xbus import model
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import read_head, read_log
-from xbus.broker.journal.samples import keeping
 from xbus.broker.journal.samples.attention import AttentionGroup, read_attention
-from xbus.broker.journal.samples.keeping import floor, keep, read_samples, read_totals
-from xbus.broker.journal.samples.lags import AheadOfRole, LagReader
 from xbus.broker.journal.samples.outline import read_bus
-from xbus.broker.journal.samples.roles import RoleFigures, read_roles
-from xbus.broker.journal.samples.sample import Count, Delivered, RoleLag, Sample
-from xbus.broker.journal.samples.taking import TakenSample, take
-from xbus.broker.journal.samples.traffic import count_traffic
+from xbus.broker.journal.samples.sample import (
+    KEPT,
+    STEP,
+    Count,
+    Delivered,
+    RoleLag,
+    Sample,
+    floor,
+    keep,
+    read_of_role,
+    read_samples,
+    read_totals,
+)
+from xbus.broker.journal.samples.taking import (
+    AheadOfRole,
+    LagReader,
+    RoleFigures,
+    TakenSample,
+    count_traffic,
+    read_roles,
+    take,
+)
 from xbus.broker.journal.writes import (
     DeliveryMove,
     DeliveryRow,
@@ -196,8 +211,8 @@ async def test_samples_follow_each_other(journal: Journal, scribe: Scribe) -> No
     assert (second.envelopes, second.events, second.items) == (2, 2, 4)
     # Two roles of the service lack three envelopes each.
     assert (second.lag, second.lag_seconds) == (6, 13.0)
-    assert await journal.read(read_samples, keeping.STEP, EARLIER) == [first, second]
-    (only,) = await journal.read(read_totals, keeping.STEP, NOW + SECOND)
+    assert await journal.read(read_samples, STEP, EARLIER) == [first, second]
+    (only,) = await journal.read(read_totals, STEP, NOW + SECOND)
     assert (only.items, only.traffic) == (4, {})
 
 
@@ -210,7 +225,7 @@ async def test_of_two_monitors_one_counts(journal: Journal, scribe: Scribe) -> N
     next_of_other = await journal.read(take, LagReader(), NOW + 21 * SECOND)
     assert (next_of_other.sample.began_at, next_of_other.sample.envelopes) == (NOW + 10 * SECOND, 0)
     assert await journal.run(keep, next_of_other.sample)
-    assert sum(each.items for each in await journal.read(read_samples, keeping.STEP, NOW)) == 1
+    assert sum(each.items for each in await journal.read(read_samples, STEP, NOW)) == 1
 
 
 @pytest.mark.parametrize("seconds", [60, 3600, -30])
@@ -232,7 +247,7 @@ def plain(began_at: datetime, seconds: int = 10, **figures: int) -> Sample:
     """A sample of one emitter, type and role."""
     items = figures.get("items", 1)
     return Sample(
-        keeping.STEP,
+        STEP,
         began_at,
         began_at + seconds * SECOND,
         seconds,
@@ -253,21 +268,21 @@ async def test_samples_are_thinned(journal: Journal) -> None:
             keep(connection, plain(NOW + 10 * number * SECOND, items=2, lag=number))
 
     await journal.run(fill, 2)
-    steps = {step: await journal.read(read_samples, step, NOW) for step in keeping.KEPT}
+    steps = {step: await journal.read(read_samples, step, NOW) for step in KEPT}
     assert {step: len(samples) for step, samples in steps.items()} == {10: 360, 60: 120, 900: 8, 5400: 1}
     minute, quarter = steps[60][1], steps[900][1]
     assert (minute.began_at, minute.ended_at, minute.observed) == (NOW + 60 * SECOND, NOW + 120 * SECOND, 60)
     assert (minute.envelopes, minute.items, minute.lag) == (6, 12, 11)
     assert (minute.traffic, minute.roles) == ({(1, 2): Count(6, 12)}, {3: RoleLag(11, 0.5, 1)})
     assert minute.delivered == {3: Delivered(6, 12), 4: Delivered(12, 0)}
-    of_role = await journal.read(keeping.read_of_role, 60, minute.began_at, 3)
+    of_role = await journal.read(read_of_role, 60, minute.began_at, 3)
     assert (of_role[0].roles, of_role[0].delivered) == (minute.roles, {3: Delivered(6, 12)})
     assert (quarter.began_at, quarter.items, quarter.lag) == (NOW + 900 * SECOND, 180, 179)
     assert all(sum(sample.items for sample in steps[step]) == 1440 for step in (60, 900))
     # The longest samples end before now, and shorter ones go on from there.
-    lately = await journal.read(keeping.read_totals, 5400, NOW)
+    lately = await journal.read(read_totals, 5400, NOW)
     assert [(sample.step, sample.items) for sample in lately] == [(5400, 1080), (900, 180), (900, 180)]
-    told = await journal.read(keeping.read_of_role, 5400, NOW, 3)
+    told = await journal.read(read_of_role, 5400, NOW, 3)
     assert sum(sample.delivered[3].items for sample in told) == 1440
 
 

@@ -14,21 +14,14 @@ from hypothesis import strategies as st
 from tests.contract.test_overlays import correct
 from tests.support.journal import NOW, Scribe, remove_segments
 from tests.support.long_log import list_all, newest_graphs, put_log, undone
+from tests.support.slices import whole_ring
 from xbus import model
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.contents import BLOCK_POSITIONS
 from xbus.broker.journal.log.reading import read_head
-from xbus.broker.journal.log.slices import (
-    LAST_HASH,
-    EventLists,
-    Place,
-    Slice,
-    SliceBounds,
-    Stretch,
-    read_slice,
-    ring_hash,
-    whole_ring,
-)
+from xbus.broker.journal.log.slices.items import read_slice
+from xbus.broker.journal.log.slices.listing import EventLists
+from xbus.broker.journal.log.slices.values import LAST_HASH, Place, Slice, SliceBounds, Stretch, ring_hash
 from xbus.errors import JournalError
 from xbus.headers import EventTags, pack_headers
 from xbus.rpc.codec import pack_items, unpack_items

@@ -10,7 +10,7 @@ from tests.support.bus import add_bus
 from tests.support.journal import NOW
 from xbus import model
 from xbus.broker.journal.api_tokens import list_api_tokens
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, list_acts
 from xbus.broker.journal.clients import add_client_token, list_client_tokens, revoke_client_token
 from xbus.broker.journal.configuration import (
     BusSpec,
@@ -23,7 +23,7 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.configuration.table_checks import find_table_problems
+from xbus.broker.journal.configuration.checked import find_table_problems
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.catalog import read_catalog, read_version
 from xbus.broker.journal.subscribers import (

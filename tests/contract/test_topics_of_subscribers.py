@@ -24,11 +24,11 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.configuration.table_checks import find_table_problems
+from xbus.broker.journal.configuration.checked import find_table_problems
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
-from xbus.broker.journal.log.slices import Place
-from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.log.slices.values import Place
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.broker.journal.retention.reader_lags import find_behind
 from xbus.broker.journal.subscribers import (
     SubscriptionWish,

@@ -12,8 +12,7 @@ import sqlalchemy as sa
 from tests.contract.test_put import whole
 from tests.support.journal import NOW, Scribe
 from xbus import model
-from xbus.broker.journal.archive.restoring import finish_restore
-from xbus.broker.journal.archive.segments import read_stored
+from xbus.broker.journal.archive.records import finish_restore, read_stored
 from xbus.broker.journal.bulk import segment_reader
 from xbus.broker.journal.commit.statements.emission import SMALL_BYTES
 from xbus.broker.journal.database.raw_reader import _with_colons
@@ -22,10 +21,10 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import planning
 from xbus.broker.journal.log.damage import BEGINNING, find_damage
 from xbus.broker.journal.log.envelopes import read_envelope
-from xbus.broker.journal.log.ranges import cut_event
+from xbus.broker.journal.log.planning import cut_event
 from xbus.broker.journal.log.reading import read_at, read_log, read_segments, read_small_events
-from xbus.broker.journal.log.slices import stored
-from xbus.broker.journal.retention import bounds, pruning
+from xbus.broker.journal.log.slices import items
+from xbus.broker.journal.retention import pruning, rules
 from xbus.broker.journal.retention.needed import Candidate
 from xbus.errors import XbusError
 
@@ -70,10 +69,10 @@ BY_THE_BUS: dict[str, Callable[[sa.Connection], object]] = {
     "read_envelope": lambda c: read_envelope(c, SOME_ID),
     "count_items": lambda c: planning.count_items(c, 1, 0, 9),
     "has_events": lambda c: planning.has_events(c, 1, 0, 9),
-    "count_bytes": execute(bounds._SIZES, **WANTED),
-    "start of a slice": execute(stored._SEGMENT_START, of_event=str(SOME_ID), item=3),
-    "sizes of a slice": execute(stored._SIZES, events=[str(SOME_ID)], start=0, end=9),
-    "data of a slice": execute(stored._DATA, events=[str(SOME_ID)], start=0, end=9),
+    "count_bytes": execute(rules._SIZES, **WANTED),
+    "start of a slice": execute(items._SEGMENT_START, of_event=str(SOME_ID), item=3),
+    "sizes of a slice": execute(items._SIZES, events=[str(SOME_ID)], start=0, end=9),
+    "data of a slice": execute(items._DATA, events=[str(SOME_ID)], start=0, end=9),
     "fsck sizes": execute(_SIZES, ids=[SOME_ID]),
     "fsck segments": execute(_SEGMENTS, ids=[SOME_ID]),
     "fsck hashes": execute(_HASHES, ids=[SOME_ID]),

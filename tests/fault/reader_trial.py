@@ -14,7 +14,8 @@ from tests.support.bus import PASSWORD, add_bus, add_reader
 from tests.support.daemon import Daemon
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.readers import people, read_ranges
+from xbus.broker.journal.readers import people
+from xbus.broker.journal.readers.ranges import read_ranges
 from xbus.clock import SystemClock
 from xbus.emitter import AsyncEmitter
 from xbus.errors import Failed, Refused

@@ -14,8 +14,9 @@ from tests.support.browser import monitoring
 from tests.support.daemon import Daemon
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import writing
-from xbus.broker.journal.people import Right, add_person, add_token
+from xbus.broker.journal.people import add_person, add_token
 from xbus.clock import SystemClock
+from xbus.rights import Right
 
 PROGRAM = Path(sys.prefix) / "schemathesis" / "bin" / "schemathesis"
 """It has an environment of its own, so that what it needs changes no version that the tests run with."""

@@ -16,7 +16,7 @@ from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.retention.search import PAGE_ENVELOPES
+from xbus.broker.journal.retention.rules import PAGE_ENVELOPES
 from xbus.broker.journal.writes import ProgressUpdate
 from xbus.clock import SystemClock
 

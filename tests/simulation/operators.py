@@ -11,7 +11,7 @@ from tests.simulation.recipients import MENDED
 from xbus import model
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.operations.corrections import add_correction
-from xbus.broker.journal.operations.parked_moves import drop_delivery, resume_delivery
+from xbus.broker.journal.operations.parked import drop_delivery, resume_delivery
 from xbus.clock import Clock
 from xbus.testing.journal import Database
 

@@ -28,7 +28,7 @@ from xbus.broker.journal.archive.reading import archived_files
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import read_type_id
-from xbus.broker.journal.retention.ages import sealed_before
+from xbus.broker.journal.retention.rules import sealed_before
 from xbus.broker.journal.writes import SealReceipt
 from xbus.clock import SystemClock
 from xbus.ids import Ids

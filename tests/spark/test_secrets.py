@@ -19,7 +19,7 @@ from tests.support.operating import run_xbus
 from tests.support.processes import module
 from tests.support.spark import SECONDS
 from tests.support.spark_log import SparkLog
-from xbus.broker.journal.log.ranges import SegmentRange
+from xbus.broker.journal.log.planning import SegmentRange
 from xbus.emitter import Emitter
 
 SECRET = "hunter2"

@@ -13,7 +13,7 @@ from tests.support.spark_log import SparkLog
 from tests.support.waiting import eventually
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.log.slices.values import Place
 from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.status import list_readers
 from xbus.clock import SystemClock

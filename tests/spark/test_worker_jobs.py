@@ -23,8 +23,8 @@ from spark_worker.worker.spool import Spool
 from tests.support.bulk import Put, begin_attempt, put_event, read_all
 from tests.support.journal import change_segments, looking
 from xbus import model
-from xbus.broker.journal.bulk.adoption import Adoption
 from xbus.broker.journal.bulk.outputs import read_totals
+from xbus.broker.journal.bulk.part_writer import Adoption
 from xbus.errors import ConfigurationError, JournalError, XbusError
 from xbus.recipient import Batch, Refusal
 from xbus.recipient.bulk import Handover, Made

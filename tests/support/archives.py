@@ -8,8 +8,8 @@ from spark_worker.archive.archiver import Archiver, FilePlanner, Report
 from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.run import begun
 from xbus.broker.journal.archive.plans import FilePlan
-from xbus.broker.journal.archive.segments import FileWritten
-from xbus.broker.journal.retention.ages import sealed_before
+from xbus.broker.journal.archive.records import FileWritten
+from xbus.broker.journal.retention.rules import sealed_before
 from xbus.clock import SystemClock
 from xbus.ids import Ids
 

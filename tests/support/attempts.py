@@ -11,13 +11,13 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
 from xbus import model
-from xbus.broker.journal.bulk.adoption import Adoption
 from xbus.broker.journal.bulk.outputs import BEGINNING, Totals, read_output, read_totals
-from xbus.broker.journal.bulk.part_writer import PartSummary, open_part
+from xbus.broker.journal.bulk.part_writer import Adoption, PartSummary, open_part
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.repeats import read_event_id
-from xbus.broker.journal.writes import BeginAttempt, EndAttempt, SealReceipt
+from xbus.broker.journal.writes import SealReceipt
+from xbus.broker.journal.writes.bulk import BeginAttempt, EndAttempt
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.states import AttemptState
 

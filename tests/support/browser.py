@@ -13,9 +13,10 @@ from tests.support.daemon import READY_SECONDS
 from tests.support.processes import Process, script
 from tests.support.waiting import wait_until
 from xbus.broker.journal.database.connection import writing
-from xbus.broker.journal.people import Right, add_person
+from xbus.broker.journal.people import add_person
 from xbus.clock import SystemClock
 from xbus.passwords import Passwords
+from xbus.rights import Right
 
 PERSONS_PASSWORD = "a long password"
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, add_small_bus, looking
 from xbus import model
 from xbus.broker.journal.bulk.segment_reader import open_reader
-from xbus.broker.journal.log.ranges import cut_output
+from xbus.broker.journal.log.planning import cut_output
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.states import AttemptState, EnvelopeState
 

@@ -11,7 +11,7 @@ from tests.support.daemon import Options
 from xbus.broker.journal.bulk.part_writer import PartSummary, open_part, output_hash
 from xbus.broker.journal.bulk.segment_reader import BulkSegment, open_reader
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.log.ranges import SegmentRange, cut_event, cut_output
+from xbus.broker.journal.log.planning import SegmentRange, cut_event, cut_output
 from xbus.errors import Failed
 from xbus.recipient import BulkWorker, Envelope, Event, Handover, Item, Made, Refusal, serve
 from xbus.rpc.codec import pack_items, unpack, unpack_items

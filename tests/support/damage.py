@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from tests.support.attempts import event_of, make_output
 from tests.support.journal import NOW, Scribe
 from xbus import model
-from xbus.broker.journal.audit.chain import hang_all
+from xbus.broker.journal.audit import hang_all
 from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Cancel, PutEnvelope, PutEvent

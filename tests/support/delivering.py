@@ -13,7 +13,7 @@ from xbus.broker.back.recipients.slots import Absent, AnyOf
 from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.log.segments import Segment
-from xbus.broker.journal.writes import OutputPage
+from xbus.broker.journal.writes.bulk import OutputPage
 from xbus.graph import Graph, Node
 from xbus.rpc.codec import pack_items
 

@@ -12,9 +12,11 @@ from xbus.admin import bus_file
 from xbus.broker.journal.configuration import apply, make_plan, read_stored
 from xbus.broker.journal.database.connection import Connection, writing
 from xbus.broker.journal.log.catalog import read_catalog
-from xbus.broker.journal.log.slices import Place
-from xbus.broker.journal.readers import ActNote, LeaseOf, ReaderAct, put_out, read_ranges, read_readers, settle, take
+from xbus.broker.journal.log.slices.values import Place
 from xbus.broker.journal.readers.parked import list_parked_batches
+from xbus.broker.journal.readers.ranges import read_ranges
+from xbus.broker.journal.readers.settings import read_readers
+from xbus.broker.journal.readers.steps import ActNote, LeaseOf, ReaderAct, put_out, settle, take
 from xbus.rpc.codec import pack, pack_items
 
 BUS = """\

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from xbus.broker.journal.people.reading import check_name
+from xbus.broker.journal.people import check_name
 from xbus.errors import Refused
 from xbus.rights import Person, Right, covered, narrowed, read_rights, write_rights
 

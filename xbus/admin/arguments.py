@@ -15,11 +15,13 @@ from click.shell_completion import CompletionItem
 from xbus.admin.signatures import option
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.log.slices import BadPlace, Start, parse_start
-from xbus.broker.journal.people import Right, list_persons
+from xbus.broker.journal.log.slices.listing import Start, parse_start
+from xbus.broker.journal.log.slices.values import BadPlace
+from xbus.broker.journal.people import list_persons
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.errors import XbusError
+from xbus.rights import Right
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(min|h|d|w)")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|min|h|d|w)")

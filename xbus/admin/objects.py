@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from xbus.admin.why.findings import Finding
 from xbus.broker.journal.api_tokens import ApiToken
-from xbus.broker.journal.audit.reading import AuditRow
-from xbus.broker.journal.audit.verifying import Verification
+from xbus.broker.journal.audit import AuditRow, Verification
 from xbus.broker.journal.log.sessions import LoginKind, LoginSessions
 from xbus.broker.journal.operations.bots import BotRunStatus, BotStatus
 from xbus.broker.journal.operations.descriptors import DescriptorSummary
@@ -18,12 +17,13 @@ from xbus.broker.journal.operations.event_types import TypeCount
 from xbus.broker.journal.operations.failures import FailureDetail, FailureGroup, FailureSummary, GroupDetail
 from xbus.broker.journal.operations.parked import Parked, ParkedSummary
 from xbus.broker.journal.operations.roles import RoleStatus
-from xbus.broker.journal.people import Person, PersonToken, Right, write_rights
+from xbus.broker.journal.people import PersonToken
 from xbus.broker.journal.readers.parked import ParkedBatch
 from xbus.broker.journal.readers.status import PlaceMove, RangeStatus, ReaderStatus
 from xbus.broker.journal.readers.subscriptions import SubscriptionEntry
 from xbus.broker.journal.writes import PauseEntry, PresenceInstance, PresenceWork
 from xbus.emitter.outbox import OutboxStatus
+from xbus.rights import Person, Right, write_rights
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

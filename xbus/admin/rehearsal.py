@@ -12,7 +12,7 @@ from xbus.broker.journal.configuration.chaining import emitting_nodes, expanded
 from xbus.broker.journal.configuration.entries import BotSpec
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_catalog
-from xbus.broker.journal.operations.traffic.recent import SentEvents, read_recent
+from xbus.broker.journal.operations.envelopes.search import SentEvents, read_recent
 from xbus.graph import Graph, Node
 
 Stop: TypeAlias = tuple[str, str | None]

@@ -10,11 +10,13 @@ from uuid import UUID
 from xbus.admin.repair.moves import find_event
 from xbus.admin.repair.payload import Payload, mask
 from xbus.broker.journal.database.connection import Connection, connected
-from xbus.broker.journal.log import slices
 from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.log.reading import read_head, read_segments
 from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.log.segments import Segment
+from xbus.broker.journal.log.slices.items import read_slice
+from xbus.broker.journal.log.slices.listing import Start, read_list_page, read_start
+from xbus.broker.journal.log.slices.values import LAST_HASH, Place, Slice, SliceBounds, Stretch, key_hash
 from xbus.broker.journal.operations.envelopes.listing import known_type_id
 from xbus.broker.journal.operations.envelopes.search import SearchedEvent, read_search_page
 from xbus.broker.journal.operations.event_types import read_secret_fields
@@ -236,7 +238,7 @@ def items_of(segments: Sequence[Segment], first: int) -> Iterator[tuple[int, byt
                 yield index, data
 
 
-PAGE = slices.SliceBounds(items=5_000, bytes=1 << 20)
+PAGE = SliceBounds(items=5_000, bytes=1 << 20)
 """Items that are read at once. More need more memory, and fewer take more statements."""
 
 
@@ -244,7 +246,7 @@ PAGE = slices.SliceBounds(items=5_000, bytes=1 << 20)
 class StreamedItem:
     """An item as readers get it, with its place in the log."""
 
-    place: slices.Place
+    place: Place
     sealed_at: datetime
     item: EnvelopeItem
 
@@ -261,13 +263,13 @@ class StreamRequest:
     """
 
     type_name: str
-    start: slices.Start
+    start: Start
     key: str | None
     conditions: Sequence[Fit]
     show_secrets: bool = False
 
 
-_LISTS = partial(slices.read_list_page, passes_archived=True)
+_LISTS = partial(read_list_page, passes_archived=True)
 """A person looks at what is there: nothing is put back for that."""
 
 
@@ -282,16 +284,16 @@ def read_stream(url: str, wanted: StreamRequest, wait: Callable[[], bool]) -> It
         Refused: no event type has this name (``unknown_type``).
         BadPlace: the log ends before the place at which to begin (``place_beyond_end``).
     """
-    first, last = (0, slices.LAST_HASH) if wanted.key is None else (slices.key_hash(wanted.key),) * 2
+    first, last = (0, LAST_HASH) if wanted.key is None else (key_hash(wanted.key),) * 2
     with connected(url) as connection:
         with connection.begin():
             types = frozenset([known_type_id(connection, wanted.type_name)])
             hidden = {} if wanted.show_secrets else read_secret_fields(connection)
-            place = slices.read_start(connection, wanted.start)
+            place = read_start(connection, wanted.start)
         secret = hidden.get(wanted.type_name, frozenset())
         while True:
             with connection.begin():
-                found = slices.read_slice(connection, types, [slices.Stretch(first, last, place)], PAGE, _LISTS)
+                found = read_slice(connection, types, [Stretch(first, last, place)], PAGE, _LISTS)
             for streamed in _items_of_part(found, secret):
                 # Who does not see a field must not find out its value by asking for one after the other.
                 value = mask(Payload.of(streamed.item.data).value, secret)
@@ -302,7 +304,7 @@ def read_stream(url: str, wanted: StreamRequest, wait: Callable[[], bool]) -> It
             place = found.to
 
 
-def _items_of_part(found: slices.Slice, secret: Set[str]) -> Iterator[StreamedItem]:
+def _items_of_part(found: Slice, secret: Set[str]) -> Iterator[StreamedItem]:
     for event in found.events:
         facts = event.facts
         about = (UUID(facts.envelope_id), facts.position, UUID(facts.event_id), facts.event + 1, facts.type_name)

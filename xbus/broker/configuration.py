@@ -4,12 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from xbus.broker.journal.configuration.checked import CheckedCatalog, give_empty_graphs, read_checked
-from xbus.broker.journal.configuration.table_checks import TableProblem
+from xbus.broker.journal.configuration.checked import CheckedCatalog, TableProblem, give_empty_graphs, read_checked
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.entries import RunnerEntry
+from xbus.broker.journal.log.bots import RunnerEntry
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry, read_version
-from xbus.broker.journal.log.emitters.entries import EmitterEntry
+from xbus.broker.journal.log.emitters import EmitterEntry
 from xbus.broker.journal.log.sessions import LOGIN_KINDS, LoginKind
 from xbus.broker.journal.writes import PauseEntry
 from xbus.errors import JournalUnavailable

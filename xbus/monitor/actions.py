@@ -32,11 +32,11 @@ from pydantic import (
 from xbus.admin.output import Answer, Output
 from xbus.admin.signatures import UNSAID, BusAction, CommandBus, SecretText, Taken, asked_by, inner_of, is_many
 from xbus.admin.signatures import Field as Field_
-from xbus.broker.journal.people import Right
 from xbus.errors import Refused
 from xbus.monitor.queries import check_texts, read_by
 from xbus.monitor.rendering import TheActor, ThePage, link, local, reserved_for
 from xbus.monitor.rest import ObjectResponse
+from xbus.rights import Right
 
 T = TypeVar("T")
 

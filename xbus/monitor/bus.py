@@ -8,13 +8,12 @@ from typing import TypeVar
 from xbus.admin.signatures import CommandBus
 from xbus.admin.why.inquiry import Inquiry, RunningBroker
 from xbus.broker.journal.audit import RepairDecision, acting_as
-from xbus.broker.journal.database.connection import Connection
-from xbus.broker.journal.database.pool import ConnectionPool
-from xbus.broker.journal.people import Right
+from xbus.broker.journal.database.connection import Connection, ConnectionPool
 from xbus.clock import Clock
 from xbus.config import Config
 from xbus.monitor.people import GuardedPasswords, Visitor
 from xbus.passwords import Passwords
+from xbus.rights import Right
 
 T = TypeVar("T")
 

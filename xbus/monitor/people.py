@@ -8,13 +8,13 @@ from shlex import quote
 
 from xbus.broker.journal import people
 from xbus.broker.journal.audit import Act, acting_as, note_acts
-from xbus.broker.journal.database.pool import ConnectionPool
-from xbus.broker.journal.people import Person, Right
+from xbus.broker.journal.database.connection import ConnectionPool
 from xbus.broker.logins import Caller, LoginTally, LoginTurns, WrongGuesses
 from xbus.clock import Clock, span
 from xbus.config import MonitorSettings
 from xbus.errors import Failed, Refused
 from xbus.passwords import Passwords
+from xbus.rights import Person, Right
 
 
 class NotLoggedIn(Refused):

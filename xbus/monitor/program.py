@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from xbus import ending, logs
 from xbus.broker.journal.database import schema
-from xbus.broker.journal.database.pool import ConnectionPool
+from xbus.broker.journal.database.connection import ConnectionPool
 from xbus.clock import Clock, SystemClock
 from xbus.config import MonitorSettings, load
 from xbus.config.command_line import file_option

@@ -22,13 +22,13 @@ from fastapi.routing import APIRoute
 from markupsafe import Markup, escape
 
 from xbus.admin.output import age, counted, moment
-from xbus.broker.journal.people import Right
 from xbus.ending import printable
 from xbus.extras import installed_version
 from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.live.plots import RangeName
 from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.people import Door, NotLoggedIn, Visitor
+from xbus.rights import Right
 from xbus.states import TONE_OF
 from xbus.web.requests import client_is_known
 

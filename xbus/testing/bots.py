@@ -15,10 +15,10 @@ from xbus.bots import BotBatch, BotOutput
 from xbus.bots.job import ANY, Allowed, Outcome, RunJob
 from xbus.bots.work import do_work, failed
 from xbus.broker.journal.audit import RepairDecision
-from xbus.broker.journal.log.bots.runs import read_progress
+from xbus.broker.journal.log.bots import read_progress
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
 from xbus.broker.journal.operations.bots import find_bot, fire_bot
-from xbus.broker.journal.writes import FireSlots, RunFailure
+from xbus.broker.journal.writes.bots import FireSlots, RunFailure
 from xbus.emitter import Emitter
 from xbus.envelope import EnvelopeHead
 from xbus.errors import Refused, XbusError

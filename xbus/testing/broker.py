@@ -19,7 +19,7 @@ from xbus.broker.front.front import Front
 from xbus.broker.front.groups import Answers, GroupIntake
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import FireSlots
+from xbus.broker.journal.writes.bots import FireSlots
 from xbus.broker.sessions import Sessions
 from xbus.clock import Clock
 from xbus.config import BackSettings

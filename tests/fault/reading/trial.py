@@ -20,10 +20,10 @@ from tests.torture.history import lines
 from xbus import model
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.connection import connected_to_states, reading, writing
-from xbus.broker.journal.fsck.readers import check_readers
-from xbus.broker.journal.log.slices import Place
-from xbus.broker.journal.log.slices.values import key_hash
-from xbus.broker.journal.readers import people, read_ranges
+from xbus.broker.journal.fsck.progress import check_readers
+from xbus.broker.journal.log.slices.values import Place, key_hash
+from xbus.broker.journal.readers import people
+from xbus.broker.journal.readers.ranges import read_ranges
 from xbus.clock import SystemClock
 from xbus.emitter import AsyncEmitter
 

@@ -9,9 +9,10 @@ from sqlalchemy import insert, select
 from tests.integration.admin.conftest import NOON, Log, Xbus
 from xbus.broker.journal.audit import person
 from xbus.broker.journal.database.connection import writing
-from xbus.broker.journal.people import Right, add_person, disable_person
+from xbus.broker.journal.people import add_person, disable_person
 from xbus.broker.journal.writes.fingerprint import fingerprint
 from xbus.model import failure, role
+from xbus.rights import Right
 
 
 @pytest.fixture

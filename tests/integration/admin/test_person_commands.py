@@ -9,10 +9,11 @@ import pytest
 
 from tests.integration.admin.conftest import Xbus
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.people import Right, find_person, find_session, find_token, open_session, read_password_hash
+from xbus.broker.journal.people import find_person, find_session, find_token, open_session, read_password_hash
 from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 from xbus.passwords import Passwords
+from xbus.rights import Right
 
 PASSWORD = "the wheel of the bus"
 

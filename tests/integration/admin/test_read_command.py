@@ -11,7 +11,7 @@ from tests.integration.admin.conftest import NOON, Xbus
 from tests.integration.admin.parked_bus import ParkedBus, make_parked_bus
 from xbus.admin.search import StreamRequest, read_stream
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.log.slices.values import Place
 from xbus.model import envelope, event_type
 
 

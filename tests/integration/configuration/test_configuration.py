@@ -25,8 +25,8 @@ from xbus.broker.journal.configuration import (
     read_stored,
     set_password,
 )
-from xbus.broker.journal.configuration.demo import demo_bus
 from xbus.broker.journal.configuration.entries import Start
+from xbus.broker.journal.configuration.writing import demo_bus
 from xbus.broker.journal.log.catalog import (
     RetrySettings,
     RoleEntry,

@@ -25,7 +25,7 @@ from xbus.broker.journal.configuration import (
     read_stored,
     set_password,
 )
-from xbus.broker.journal.configuration.table_checks import find_table_problems
+from xbus.broker.journal.configuration.checked import find_table_problems
 from xbus.broker.journal.log.catalog import Catalog, read_catalog, read_graph
 from xbus.broker.journal.writes import PauseKind
 from xbus.errors import ConfigurationError, Refused

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.admin import bus_file
 from xbus.broker.journal.configuration import Plan, apply, make_plan, read_stored
-from xbus.broker.journal.readers import read_ranges, read_readers
+from xbus.broker.journal.readers.ranges import read_ranges
+from xbus.broker.journal.readers.settings import read_readers
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -12,7 +12,7 @@ from tests.integration.http.conftest import AUTODROP, Shop, Visit
 from tests.support.waiting import wait_until
 from xbus import model
 from xbus.broker.journal.api_tokens import add_api_token, list_api_tokens
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, list_acts
 from xbus.broker.journal.configuration import BusSpec, EmitterSpec, ProfileSpec, apply, make_plan, read_stored
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.envelopes.listing import list_envelopes

@@ -10,9 +10,10 @@ from xbus.broker.journal.configuration import BusSpec, ServiceSpec, apply, make_
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.legacy_import import ImportPlan, carry_out, plan_import, read_legacy, read_present, translate
 from xbus.broker.journal.log.catalog import read_catalog, read_version
-from xbus.broker.journal.people import Right, add_person, disable_person, find_person, list_persons, set_rights
+from xbus.broker.journal.people import add_person, disable_person, find_person, list_persons, set_rights
 from xbus.errors import ConfigurationError
 from xbus.model import emitter, history
+from xbus.rights import Right
 
 NOON = datetime(2030, 5, 17, 12, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ from psycopg2.extensions import parse_dsn
 
 from tests.support.legacy import OldDatabase
 from xbus.broker.journal.legacy_import import read_legacy
+from xbus.broker.journal.legacy_import.reading import reading_legacy
 from xbus.broker.journal.legacy_import.rows import OldBus
-from xbus.broker.journal.legacy_import.source import reading_legacy
 from xbus.errors import ConfigurationError, JournalUnavailable, XbusError
 
 NOBODY_HOME = "127.0.0.1:1"

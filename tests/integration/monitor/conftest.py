@@ -15,14 +15,14 @@ from httpx2 import Response
 from tests.integration.admin.parked_bus import ParkedBus, make_parked_bus
 from tests.support.daemon import write_config
 from tests.support.ports import free_port
-from xbus.broker.journal.database.connection import writing
-from xbus.broker.journal.database.pool import ConnectionPool
-from xbus.broker.journal.people import Right, add_person, add_token
+from xbus.broker.journal.database.connection import ConnectionPool, writing
+from xbus.broker.journal.people import add_person, add_token
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.program import build_frame, show
 from xbus.passwords import Passwords
+from xbus.rights import Right
 
 PASSWORD = "correct horse"
 CHEAP = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))

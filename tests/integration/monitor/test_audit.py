@@ -7,8 +7,8 @@ from tests.integration.admin.parked_bus import ParkedBus
 from tests.integration.monitor.conftest import Monitor
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.database.connection import writing
-from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
+from xbus.rights import Right
 
 
 def test_a_change_is_found_from_its_entry(monitor: Monitor, operator: TestClient, parked: ParkedBus) -> None:

@@ -5,10 +5,10 @@ from fastapi.testclient import TestClient
 
 from tests.integration.monitor.conftest import Monitor
 from tests.support.reading_bus import ReadingBus, make_reading_bus
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, list_acts
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.parked import list_parked_batches
+from xbus.rights import Right
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from tests.integration.monitor.conftest import Monitor
 from tests.support.reading_bus import ReadingBus, make_reading_bus
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.bots import list_runs
-from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
+from xbus.rights import Right
 
 PAGE = "/bots/nightly%2Freport"
 NAME = "nightly/report"

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from tests.integration.admin.chained_bus import make_chain
 from tests.integration.monitor.conftest import Monitor
-from xbus.broker.journal.people import Right
+from xbus.rights import Right
 
 
 @pytest.fixture

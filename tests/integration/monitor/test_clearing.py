@@ -9,13 +9,13 @@ from tests.integration.monitor.conftest import CHEAP, PASSWORD, Monitor, log_in
 from tests.support.daemon import write_config
 from tests.support.ports import free_port
 from xbus.admin.repair.payload import mask_details
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, list_acts
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.program import build
+from xbus.rights import Right
 from xbus.rpc.codec import Value
 
 CLEAR = {"type": "data_clearing", "item_id": "1", "values": '{"email": "a@b"}'}

@@ -12,10 +12,10 @@ from tests.integration.monitor.conftest import Monitor
 from tests.support.forms import form_in
 from xbus import model
 from xbus.admin.bus_file import write
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, list_acts
 from xbus.broker.journal.configuration import BusSpec, Section, read_stored
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.people import Right
+from xbus.rights import Right
 
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}"
 

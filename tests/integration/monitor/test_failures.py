@@ -13,7 +13,7 @@ from tests.integration.admin.conftest import NOON
 from tests.integration.admin.parked_bus import ParkedBus
 from tests.integration.monitor.conftest import Monitor
 from xbus import model
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, list_acts
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.failures import FailureDetail, show_failure
 from xbus.broker.journal.writes.fingerprint import fingerprint

@@ -5,9 +5,9 @@ import pytest
 from tests.integration.admin.parked_bus import ParkedBus
 from tests.integration.monitor.conftest import Monitor
 from xbus.admin.signatures import BusAction
-from xbus.broker.journal.people import Right
 from xbus.monitor.actions import form_of
 from xbus.monitor.features import ACTIONS
+from xbus.rights import Right
 
 WRONG: list[object] = [
     *("", "\0", "x" * 5000, "…", "1 0", "9999999999d", "-1", "zz"),

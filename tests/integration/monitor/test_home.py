@@ -15,15 +15,14 @@ from tests.integration.admin.parked_bus import ParkedBus
 from tests.integration.monitor.conftest import CHEAP, PASSWORD, Monitor
 from tests.support.clock import StandingClock
 from xbus import model
-from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.database.pool import ConnectionPool
-from xbus.broker.journal.people import Right, add_person, find_session
-from xbus.broker.journal.samples.keeping import STEP, keep, read_samples
-from xbus.broker.journal.samples.sample import Sample
+from xbus.broker.journal.database.connection import ConnectionPool, reading, writing
+from xbus.broker.journal.people import add_person, find_session
+from xbus.broker.journal.samples.sample import STEP, Sample, keep, read_samples
 from xbus.broker.logins import Caller
 from xbus.config import MonitorSettings
 from xbus.monitor.live.sampler import Sampler
 from xbus.monitor.people import Door, GuardedPasswords, NotLoggedIn
+from xbus.rights import Right
 
 FRAGMENT = {"hx-request": "true"}
 

@@ -5,14 +5,15 @@ import asyncio
 import pytest
 
 from tests.integration.monitor.conftest import CHEAP, PASSWORD, Monitor, log_in
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, list_acts
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.people import Right, disable_person, set_password
+from xbus.broker.journal.people import disable_person, set_password
 from xbus.broker.logins import Caller
 from xbus.clock import SystemClock
 from xbus.config import MonitorSettings
 from xbus.errors import Failed, Refused
 from xbus.monitor.people import Door
+from xbus.rights import Right
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from sqlalchemy import update
 from tests.integration.admin.parked_bus import ParkedBus
 from tests.integration.monitor.conftest import Monitor
 from xbus.admin.repair.view import view
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, list_acts
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.envelopes.details import show_envelope
-from xbus.broker.journal.people import Right
 from xbus.model import event_type
+from xbus.rights import Right
 
 UNKNOWN = UUID(int=7)
 

@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.integration.monitor.conftest import PASSWORD, Monitor, log_in
-from xbus.broker.journal.people import Right
+from xbus.rights import Right
 
 NEW = "a new long password"
 

@@ -9,10 +9,10 @@ from fastapi.testclient import TestClient
 from tests.integration.monitor.conftest import Monitor
 from tests.support.reading_bus import PROGRAM, ReadingBus, make_reading_bus
 from xbus import model
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, list_acts
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.status import list_moves, list_readers
+from xbus.rights import Right
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 

@@ -7,15 +7,14 @@ from fastapi.testclient import TestClient
 
 from tests.integration.admin.parked_bus import ParkedBus
 from tests.integration.monitor.conftest import CHEAP, Monitor
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, list_acts
 from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.operations.roles import list_roles
-from xbus.broker.journal.people import Right
-from xbus.broker.journal.samples.keeping import keep
-from xbus.broker.journal.samples.sample import Delivered, RoleLag, Sample
+from xbus.broker.journal.samples.sample import Delivered, RoleLag, Sample, keep
 from xbus.broker.journal.writes import PauseKind
+from xbus.rights import Right
 
 SUBJECTS = {"role": "store_1", "service": "store", "type": "clients", "emitter": "shop_1"}
 

@@ -14,10 +14,10 @@ from fastapi.testclient import TestClient
 
 from tests.integration.monitor.conftest import PASSWORD, Monitor
 from tests.support.waiting import eventually
-from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import MonitorSettings
 from xbus.monitor.program import MOST_CONNECTIONS, web_server
+from xbus.rights import Right
 from xbus.web.server import WebServer, open_port
 
 DEADLINE_SECONDS = 60.0

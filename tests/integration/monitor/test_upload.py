@@ -14,15 +14,14 @@ from tests.conftest import StartDaemon
 from tests.integration.monitor.conftest import CHEAP, Monitor
 from tests.support.bus import PASSWORD, add_demo
 from xbus import model
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
-from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.database.pool import ConnectionPool
+from xbus.broker.journal.audit import AuditFilters, list_acts
+from xbus.broker.journal.database.connection import ConnectionPool, reading, writing
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
-from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import load
 from xbus.monitor.bus import BusAccess
 from xbus.monitor.program import build
+from xbus.rights import Right
 
 CSV = b"number;name\n1;ada <b>\n2;lin\n"
 

@@ -11,7 +11,8 @@ from tests.support.daemon import Daemon
 from tests.support.filled import new_sqlite
 from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.database.connection import writing
-from xbus.broker.journal.readers import people, read_ranges
+from xbus.broker.journal.readers import people
+from xbus.broker.journal.readers.ranges import read_ranges
 from xbus.clock import SystemClock
 from xbus.emitter import AsyncEmitter
 from xbus.errors import Refused

@@ -19,11 +19,11 @@ from tests.support.s3 import KEYS, address, s3_bucket
 from xbus import model
 from xbus.broker.journal.archive.plans import FilePlan
 from xbus.broker.journal.archive.reading import archived_files
-from xbus.broker.journal.archive.segments import FileWritten
+from xbus.broker.journal.archive.records import FileWritten
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import read_type_id
-from xbus.broker.journal.retention.ages import sealed_before
+from xbus.broker.journal.retention.rules import sealed_before
 from xbus.broker.journal.writes import SealReceipt
 from xbus.clock import SystemClock
 from xbus.errors import JournalError

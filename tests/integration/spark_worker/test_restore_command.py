@@ -13,15 +13,15 @@ from xbus.ids import Ids
 TOLD_TO_END = """
 import os, signal
 from spark_worker.archive import command
-from xbus.broker.journal.archive import runs as archive_runs
+from xbus.broker.journal.archive import plans as archive_plans
 
-end_run = archive_runs.end_run
+end_run = archive_plans.end_run
 
 def interrupted_once_more(*arguments):
     os.kill(os.getpid(), signal.SIGINT)
     end_run(*arguments)
 
-archive_runs.end_run = interrupted_once_more
+archive_plans.end_run = interrupted_once_more
 command.put_back = lambda *_: os.kill(os.getpid(), signal.SIGTERM)
 command.restore()
 """

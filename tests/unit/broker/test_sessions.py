@@ -17,10 +17,10 @@ from tests.support.journal import NOW, Scribe, memory_engine
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
 from xbus.broker.journal.api_tokens import add_api_token, list_api_tokens, revoke_api_token
-from xbus.broker.journal.audit.reading import AuditFilters, list_acts
+from xbus.broker.journal.audit import AuditFilters, list_acts
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.runs import TICKETS
+from xbus.broker.journal.log.bots import TICKETS
 from xbus.broker.journal.log.sessions import count_sessions, read_credentials, read_sessions
 from xbus.broker.journal.writes import RenewSessions
 from xbus.broker.logins import LOGINS_AT_ONCE, Credentials

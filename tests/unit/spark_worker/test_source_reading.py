@@ -9,8 +9,7 @@ import pytest
 from spark_worker.source.reading import resuming
 from spark_worker.spark.patience import DatabasePatience, insist
 from xbus.broker.journal.bulk.segment_reader import LoggedSegment
-from xbus.broker.journal.log.planning import LogRange
-from xbus.broker.journal.log.ranges import GONE
+from xbus.broker.journal.log.planning import GONE, LogRange
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items
 

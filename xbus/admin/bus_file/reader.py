@@ -35,9 +35,8 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.configuration.decisions import decide, heirs
+from xbus.broker.journal.configuration.decisions import Arrears, Owed, decide, heirs, read_arrears
 from xbus.broker.journal.configuration.entries import Entry
-from xbus.broker.journal.configuration.owed import Arrears, Owed, read_arrears
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.broker.journal.log.sessions import LoginKind

@@ -12,11 +12,17 @@ from xbus.admin.output import Column, Output, Row, counted, name_column, one_jso
 from xbus.admin.program import CommandGroup
 from xbus.admin.progress import shown_on_terminal
 from xbus.admin.signatures import YES, CommandBus, command, confirm, option, shown
-from xbus.broker.journal.audit.chain import ChainHead, hang_all
-from xbus.broker.journal.audit.cutting import count_older, cut_older
-from xbus.broker.journal.audit.reading import AuditFilters, AuditRow, list_acts
-from xbus.broker.journal.audit.verifying import chain_length
-from xbus.broker.journal.audit.verifying import verify as verify_chain
+from xbus.broker.journal.audit import (
+    AuditFilters,
+    AuditRow,
+    ChainHead,
+    chain_length,
+    count_older,
+    cut_older,
+    hang_all,
+    list_acts,
+)
+from xbus.broker.journal.audit import verify as verify_chain
 from xbus.ending import REFUSED
 
 _HEAD = re.compile(r"(\d{1,18}):([0-9a-f]{64})")

@@ -20,10 +20,10 @@ from xbus.bots.back import BackCalls
 from xbus.bots.job import ANY
 from xbus.bots.runner import DEFAULTS
 from xbus.broker.journal.operations import bots
-from xbus.broker.journal.people import Right
 from xbus.clock import SystemClock
 from xbus.config import load_or_default
 from xbus.ending import printable_lines
+from xbus.rights import Right
 from xbus.rpc.context import new_context
 from xbus.states import BotRunState
 

@@ -25,7 +25,7 @@ from xbus.admin.rehearsal import Route, Tally, TypeComparison, Way, rehearse, ty
 from xbus.admin.replay import send_history
 from xbus.admin.signatures import CommandBus, argument, command, confirm, option, shown
 from xbus.broker.journal.configuration.checked import read_readable
-from xbus.broker.journal.configuration.owed import Owed
+from xbus.broker.journal.configuration.decisions import Owed
 from xbus.broker.journal.database.connection import connected
 from xbus.broker.journal.operations.envelopes.details import FEWEST_CHARACTERS, shorten
 from xbus.ending import REFUSED

@@ -14,7 +14,7 @@ from xbus.admin.program import Careful, CommandGroup, EnvelopeId
 from xbus.admin.repair.view import failure_rows
 from xbus.admin.search import EnvelopeItem, read_items_page
 from xbus.admin.signatures import YES, CommandBus, argument, command, confirm, option, shown
-from xbus.broker.journal.bulk.summaries import OutputSummary
+from xbus.broker.journal.bulk.outputs import OutputSummary
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations.envelopes import details

@@ -16,8 +16,9 @@ from xbus.admin.signatures import LINKED, UNSAID, BusAction, CommandBus, argumen
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations import failure_moves, failures
 from xbus.broker.journal.operations.envelopes.details import resolve_envelope
-from xbus.broker.journal.people import Right, known_person
+from xbus.broker.journal.people import known_person
 from xbus.errors import Refused
+from xbus.rights import Right
 from xbus.states import TrackingState
 
 

@@ -14,7 +14,7 @@ from xbus.admin.output import Column, Output, counted, moment, on_one_line, one_
 from xbus.admin.progress import progress
 from xbus.admin.search import MOST_ITEMS, Condition, Search, SearchResult, StreamRequest, read_stream, search_items
 from xbus.admin.signatures import CommandBus, argument, command, option, shown
-from xbus.broker.journal.log.slices import Start
+from xbus.broker.journal.log.slices.listing import Start
 from xbus.broker.journal.operations.envelopes.details import shorten
 
 

@@ -33,7 +33,6 @@ from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.operations.envelopes.details import resolve_envelope, shorten
 from xbus.broker.journal.operations.parked import Filters, Parked, ParkedSummary, list_parked
-from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.parked import (
     ParkedBatch,
     drop_batch,
@@ -45,6 +44,7 @@ from xbus.broker.journal.readers.parked import (
 from xbus.ending import REFUSED
 from xbus.errors import Refused
 from xbus.ids import Ids
+from xbus.rights import Right
 
 MORE = "There may be more: give a larger --limit, or narrow the list"
 

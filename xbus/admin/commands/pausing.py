@@ -15,10 +15,10 @@ from xbus.admin.progress import tell
 from xbus.admin.signatures import BusAction, CommandBus, argument, command, command_of, option
 from xbus.broker.journal.configuration import pausing
 from xbus.broker.journal.database.connection import connected
-from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
-from xbus.broker.journal.people import Right
+from xbus.broker.journal.operations.coming import UnderWay, read_under_way
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import TimedOut
+from xbus.rights import Right
 
 UNTIL = option(
     "When the pause ends: so long from now, or at this moment, in UTC unless it says otherwise.",

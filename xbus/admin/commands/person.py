@@ -13,8 +13,8 @@ from xbus.admin.output import Output, counted, moment, name_column
 from xbus.admin.program import CommandGroup
 from xbus.admin.signatures import BusAction, CommandBus, argument, command, command_of, option, shown
 from xbus.broker.journal import people
-from xbus.broker.journal.people import Right, write_rights
 from xbus.passwords import Passwords, check_new
+from xbus.rights import Right, write_rights
 
 NAME = argument(PERSON)
 

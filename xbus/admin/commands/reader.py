@@ -13,8 +13,7 @@ from xbus.admin.output import Output, Row, age, counted, name_column
 from xbus.admin.program import ROW_ID, Careful, CommandGroup
 from xbus.admin.signatures import UNSAID, BusAction, CommandBus, argument, command, command_of, option, shown
 from xbus.broker.journal.database.connection import Connection
-from xbus.broker.journal.log.slices import parse_start
-from xbus.broker.journal.people import Right
+from xbus.broker.journal.log.slices.listing import parse_start
 from xbus.broker.journal.readers import people
 from xbus.broker.journal.readers.people import RangeMove, find_reader
 from xbus.broker.journal.readers.status import (
@@ -25,6 +24,7 @@ from xbus.broker.journal.readers.status import (
     list_moves,
     list_readers,
 )
+from xbus.rights import Right
 
 NAME = argument(READER)
 

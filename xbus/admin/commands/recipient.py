@@ -30,12 +30,12 @@ from xbus.admin.repair.moves import told
 from xbus.admin.signatures import BusAction, CommandBus, argument, command, command_of, option, shown
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
-from xbus.broker.journal.people import Right
 from xbus.broker.journal.writes import PresenceWork
 from xbus.config import load_or_default
 from xbus.errors import ConfigurationError
 from xbus.recipient import Recipient, run
 from xbus.recipient.running import ServeOptions
+from xbus.rights import Right
 
 
 def load_recipient(name: str) -> type[Recipient]:

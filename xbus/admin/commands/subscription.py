@@ -10,9 +10,9 @@ from xbus.admin.objects import of_subscription, subscription_state
 from xbus.admin.output import STATE, Column, Output, Row, age, facts, moment, name_column
 from xbus.admin.program import CommandGroup
 from xbus.admin.signatures import BusAction, CommandBus, argument, command, command_of, shown
-from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers import subscriptions
 from xbus.broker.journal.readers.status import ReaderStatus, list_readers
+from xbus.rights import Right
 
 
 @click.group(cls=CommandGroup)

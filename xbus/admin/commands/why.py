@@ -14,7 +14,7 @@ from xbus.admin.program import EnvelopeId
 from xbus.admin.signatures import CommandBus, argument, command, option, shown
 from xbus.admin.why.findings import Finding, Proof
 from xbus.admin.why.inquiry import Inquiry, RunningBroker
-from xbus.broker.journal.database.pool import ConnectionPool
+from xbus.broker.journal.database.connection import ConnectionPool
 from xbus.broker.journal.operations.envelopes.chains import read_ancestors, read_descendants
 from xbus.broker.journal.operations.envelopes.details import envelope_unknown, resolve_envelope, shorten
 from xbus.broker.journal.operations.failures import FailureSummary

@@ -15,8 +15,6 @@ from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.repeats import Past, PastEvent
 from xbus.broker.journal.log.role_progress import MOST_COUNTED
-from xbus.broker.journal.operations import parked_moves
-from xbus.broker.journal.operations.backlog import LACKING
 from xbus.broker.journal.operations.corrections import add_correction, hold_sealed, list_sharing, read_corrected_item
 from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, show_envelope
 from xbus.broker.journal.operations.event_types import read_secret_fields
@@ -25,13 +23,22 @@ from xbus.broker.journal.operations.parked import (
     Parked,
     ParkedItem,
     ParkedSummary,
+    ResumedEvent,
+    drop_delivery,
+    drop_items,
     find_parked,
     find_past,
+    hold_delivery,
+    hold_item,
     list_parked_items,
     parked_of,
     read_parked_page,
     read_parked_roles,
+    resume_deliveries,
+    resume_delivery,
+    resume_items,
 )
+from xbus.broker.journal.operations.roles import LACKING
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_uuid
 from xbus.rpc.codec import pack_items, unpack_items
@@ -222,7 +229,7 @@ def resume(connection: Connection, past: Past, parked: Parked, decision: RepairD
             (``role_not_reached``).
     """
     if parked.delivery is not None:
-        parked_moves.resume_delivery(connection, parked.role_id, parked.envelope_id, decision)
+        resume_delivery(connection, parked.role_id, parked.envelope_id, decision)
     items_as = _resume_items(connection, past, parked, parked.items, decision, ids) if parked.items else None
     return Resumed(parked.envelope_id, parked.role, parked.delivery is not None, len(parked.items), items_as)
 
@@ -244,26 +251,24 @@ def drop(connection: Connection, parked: Parked, decision: RepairDecision) -> No
         Refused: it is no longer parked (``not_parked``).
     """
     if parked.delivery is not None:
-        parked_moves.drop_delivery(connection, parked.role_id, parked.envelope_id, decision)
-    parked_moves.drop_items(connection, parked, parked.items, decision)
+        drop_delivery(connection, parked.role_id, parked.envelope_id, decision)
+    drop_items(connection, parked, parked.items, decision)
 
 
 def _resume_items(
     connection: Connection, past: Past, parked: Parked, items: Sequence[ParkedItem], decision: RepairDecision, ids: Ids
 ) -> UUID:
     overlays = read_overlays(connection, parked.role_id, past.envelope_id)
-    events: list[parked_moves.ResumedEvent] = []
+    events: list[ResumedEvent] = []
     for event in past.events:
         own = {item.index: item for item in items if item.event_id == event.event_id}
         if own:
             corrected = overlays[event.event_id].corrected
             data = [corrected.get(index, item) for index, item in read_items(connection, event, own)]
             runs = [(len(run), pack_items(run)) for run in cut(data, SEGMENT_BYTES)]
-            events.append(
-                parked_moves.ResumedEvent(ids.new(), event.event_id, [own[index] for index in sorted(own)], runs)
-            )
+            events.append(ResumedEvent(ids.new(), event.event_id, [own[index] for index in sorted(own)], runs))
     envelope_id = ids.new()
-    parked_moves.resume_items(connection, envelope_id, past, parked, events, decision)
+    resume_items(connection, envelope_id, past, parked, events, decision)
     return envelope_id
 
 
@@ -310,9 +315,7 @@ def _resume_envelopes(url: str, role_id: int, filters: Filters, decision: Repair
     while True:
         with writing(url) as connection:
             page = read_parked_page(connection, role_id, filters, after, PAGE)
-            resumed += parked_moves.resume_deliveries(
-                connection, role_id, [envelope_id for _, envelope_id in page], decision
-            )
+            resumed += resume_deliveries(connection, role_id, [envelope_id for _, envelope_id in page], decision)
         if len(page) < PAGE:
             return resumed
         after = page[-1][0]
@@ -461,9 +464,9 @@ def _hold(connection: Connection, target: CorrectionTarget) -> None:
     if target.role is not None:
         (place,) = target.places
         if place.alone is not None:
-            parked_moves.hold_item(connection, place.parked, place.alone)
+            hold_item(connection, place.parked, place.alone)
         else:
-            parked_moves.hold_delivery(connection, place.parked.role_id, place.past.envelope_id)
+            hold_delivery(connection, place.parked.role_id, place.past.envelope_id)
     elif not hold_sealed(connection, target.past.envelope_id, target.event.segments_id):
         raise Refused(f"the items of event {target.event.number} are no longer kept", code="items_gone")
 

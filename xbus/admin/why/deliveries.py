@@ -18,10 +18,16 @@ from xbus.broker.journal.log.event_states import DONE, DROPPED, OWED, REROUTED, 
 from xbus.broker.journal.log.overlays import AS_SENT, CORRECTED
 from xbus.broker.journal.operations.envelopes.details import MOST_EVENTS, EnvelopeDetail
 from xbus.broker.journal.operations.stalled import add_up
-from xbus.broker.journal.operations.why.deliveries import MOST_AHEAD, DeliveryFacts, KeyedEnvelope, NotOwed
-from xbus.broker.journal.operations.why.envelopes import EnvelopeFacts
+from xbus.broker.journal.operations.why.envelopes import (
+    MOST_AHEAD,
+    DeliveryFacts,
+    EnvelopeFacts,
+    EventFacts,
+    ItemFacts,
+    KeyedEnvelope,
+    NotOwed,
+)
 from xbus.broker.journal.operations.why.roles import RoleFacts
-from xbus.broker.journal.operations.why.subjects import EventFacts, ItemFacts
 from xbus.broker.journal.writes import PauseEntry, longest
 from xbus.rpc.messages import CallInHand, Insight, RefusedCall, RoleInsight
 from xbus.states import ConsumerState, DeliveryState, EnvelopeState, ItemState

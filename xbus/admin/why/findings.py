@@ -9,7 +9,7 @@ from uuid import UUID
 
 from xbus.broker.journal.log import deliveries
 from xbus.broker.journal.operations.failures import FailureSummary
-from xbus.broker.journal.operations.why.situations import RoleSituation
+from xbus.broker.journal.operations.why.roles import RoleSituation
 from xbus.broker.journal.writes import PauseEntry
 from xbus.rpc.messages import RoleInsight
 from xbus.states import ConsumerState

@@ -27,22 +27,32 @@ from xbus.admin.why.findings import Code, Finding, Proof, by_urgency, moment
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.operations.bots import BotRunStatus
 from xbus.broker.journal.operations.envelopes.details import DIGITS
-from xbus.broker.journal.operations.why.deliveries import KeyedEnvelope, read_keyed
-from xbus.broker.journal.operations.why.emitters import MOST_LOOKED_AT, EmitterFacts, find_emitter, read_emitter_facts
-from xbus.broker.journal.operations.why.envelopes import AskedPart, EnvelopeFacts, read_envelope_facts
-from xbus.broker.journal.operations.why.roles import RoleFacts, read_role_facts
-from xbus.broker.journal.operations.why.situations import (
+from xbus.broker.journal.operations.why.envelopes import (
+    AskedPart,
+    EnvelopeFacts,
+    KeyedEnvelope,
+    find_keyed,
+    find_subject,
+    read_envelope_facts,
+    read_keyed,
+    read_oldest,
+)
+from xbus.broker.journal.operations.why.roles import (
+    MOST_LOOKED_AT,
     MOST_RUNS,
     BotFacts,
+    EmitterFacts,
     ReaderFacts,
+    RoleFacts,
+    find_emitter,
     list_bots_of,
     read_bot_facts,
+    read_emitter_facts,
     read_logins,
     read_reader_facts,
+    read_role_facts,
 )
-from xbus.broker.journal.operations.why.subjects import find_keyed, find_subject, read_oldest
-from xbus.broker.journal.readers.status import MOST_COUNTED_EVENTS, ReaderStatus
-from xbus.broker.journal.readers.subscribers import SubscriberStatus
+from xbus.broker.journal.readers.status import MOST_COUNTED_EVENTS, ReaderStatus, SubscriberStatus
 from xbus.broker.journal.samples.sample import Delivered
 from xbus.broker.journal.writes import PauseKind
 from xbus.clock import Clock

@@ -60,7 +60,7 @@ from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.deliveries import read_cursors
-from xbus.broker.journal.log.ordered import read_held_keys
+from xbus.broker.journal.log.reading import read_held_keys
 from xbus.broker.journal.writes import FollowOrder
 from xbus.config import BackSettings
 from xbus.errors import JournalError, JournalUnavailable
@@ -169,10 +169,12 @@ class DeliveryAssembly:
             log, self.registry, self._requirements, probing, self._catalog, self._settings.worker_grace
         )
         eligibility = Eligibility(roles, self.registry)
-        bundle_workers = BundleWorkers(log, self._slots, self._context, self._results)
+        bundle_workers = BundleWorkers(log, ledger, self._slots, self._context, self._results, clock)
         calls = BundleCalls(log, bundle_workers, self._settings.trouble_after)
         outcomes = GroupOutcomes(log, ledger, self._results, roles, eligibility, self._launcher, self._context, events)
-        self._groups = GroupDelivery(log, ledger, roles, self._slots, self._gathering, calls, outcomes, self._runtime)
+        self._groups = GroupDelivery(
+            log, ledger, roles, self._slots, self._gathering, calls, bundle_workers, outcomes, self._runtime
+        )
         self._pages = PageDelivery(
             log, roles, eligibility, self._gathering, self._open_replies, calls, outcomes, self._groups
         )

@@ -10,19 +10,9 @@ from dataclasses import dataclass
 from xbus.broker.back.log import LogSlices
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog
-from xbus.broker.journal.log.slices import (
-    LAST_HASH,
-    Place,
-    Slice,
-    SliceBounds,
-    SliceEvent,
-    Start,
-    Stretch,
-    key_hash,
-    parse_start,
-    read_start,
-)
-from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.log.slices.listing import Start, parse_start, read_start
+from xbus.broker.journal.log.slices.values import LAST_HASH, Place, Slice, SliceBounds, SliceEvent, Stretch, key_hash
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.errors import Failed, Refused
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import LogAnswer, ReadEventMap

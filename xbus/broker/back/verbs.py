@@ -23,7 +23,7 @@ from xbus.broker.back.readers import (
 )
 from xbus.broker.back.reading import LogReading, ReaderTypes, read_question
 from xbus.broker.journal.log.catalog import Catalog
-from xbus.broker.journal.writes import RunFailure
+from xbus.broker.journal.writes.bots import RunFailure
 from xbus.broker.sessions import OLD_LOGIN_SECONDS, Sessions
 from xbus.errors import CallError, Refused
 from xbus.ids import parse_uuid, token_hash

@@ -9,8 +9,7 @@ from pathlib import Path
 from xbus.broker.housekeeping.commands import CommandRunner
 from xbus.broker.journal.archive.plans import has_archivable
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.retention.ages import way_to_archive
-from xbus.broker.journal.retention.keeping import read_keepings
+from xbus.broker.journal.retention.rules import read_keepings, way_to_archive
 from xbus.clock import Clock
 from xbus.supervision.health import Health
 

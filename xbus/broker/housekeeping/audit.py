@@ -2,7 +2,7 @@
 
 import logging
 
-from xbus.broker.journal.audit.chain import MOST_AT_ONCE, hang_new, has_new
+from xbus.broker.journal.audit import MOST_AT_ONCE, hang_new, has_new
 from xbus.broker.journal.journal import Journal
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.periodic import every

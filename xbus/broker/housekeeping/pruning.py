@@ -11,11 +11,8 @@ from typing import Any, TypeAlias
 from xbus.broker.housekeeping.looks import pause_after
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import position_before
-from xbus.broker.journal.retention import bounds, pruning
-from xbus.broker.journal.retention.ages import Ages
-from xbus.broker.journal.retention.keeping import read_keepings
-from xbus.broker.journal.retention.rules import Rule
-from xbus.broker.journal.retention.search import READ_ENVELOPES, Scan, search
+from xbus.broker.journal.retention import pruning, rules
+from xbus.broker.journal.retention.rules import READ_ENVELOPES, Ages, Rule, Scan, read_keepings, search
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.periodic import every
@@ -145,10 +142,10 @@ class Pruner:
 
         Give the position up to which the other events lie.
         """
-        counted = await self._journal.read(bounds.begin_count)
+        counted = await self._journal.read(rules.begin_count)
         while counted.upto is None:
             began = self._clock.monotonic()
-            counted = await self._journal.read(bounds.count_bytes, event_type_id, limit, counted)
+            counted = await self._journal.read(rules.count_bytes, event_type_id, limit, counted)
             await pause_after(began, self._clock)
         return counted.upto
 

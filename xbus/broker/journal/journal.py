@@ -5,6 +5,7 @@ connection each. Nothing here blocks the event loop, and no driver's error comes
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +16,10 @@ import sqlalchemy as sa
 from xbus.broker.journal.commit.committer import Seen, SeenEnd, read_holder
 from xbus.broker.journal.commit.writer import LOOK_SECONDS, CommitFigures, Writer, WriterPace, silent
 from xbus.broker.journal.database.compression import DAMAGED
+from xbus.broker.journal.database.connection import ReadTurns
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
-from xbus.broker.journal.database.holding import FileHold, hold, write_back
+from xbus.broker.journal.database.holding import hold, write_back
 from xbus.broker.journal.database.promises import check_sessions, warn_of_standby
-from xbus.broker.journal.database.read_turns import ReadTurns
 from xbus.broker.journal.objects.claiming import claim, whole_place
 from xbus.broker.journal.objects.opening import open_store
 from xbus.broker.journal.objects.stowing import NO_ORDER, ObjectPlace, Order, Stowing
@@ -110,7 +111,7 @@ class Journal:
         )
         self.submit: Submit = self._writer.submit
         """Has something made durable as ``write`` does."""
-        self._hold: FileHold | None = None
+        self._hold: int | None = None
         self._objects = objects
         self.keeps_objects = objects is not None
         """Whether the data of large writes goes to an object store."""
@@ -178,7 +179,7 @@ class Journal:
         self._engine.dispose()
         # A thread that hangs may still have a connection: then the end of the process gives the file free.
         if self._hold is not None and self._writer.has_ended:
-            self._hold.release()
+            os.close(self._hold)
             self._hold = None
 
     def _holder(self) -> str:

@@ -12,14 +12,14 @@ from xbus.broker.journal.configuration import BusSpec, Section, SubscriptionSpec
 from xbus.broker.journal.configuration.names import is_name
 from xbus.broker.journal.configuration.plan import Plan
 from xbus.broker.journal.log.catalog import RetrySettings
-from xbus.broker.journal.log.emitters.entries import EmitterEntry
+from xbus.broker.journal.log.emitters import EmitterEntry
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.readers.people import move
+from xbus.broker.journal.readers.settings import bound_spans, forget_left, read_spans
 from xbus.broker.journal.readers.status import list_readers
 from xbus.broker.journal.readers.subscriptions import call_at_once
-from xbus.broker.journal.readers.type_spans import bound_spans, forget_left, read_spans
-from xbus.broker.journal.retention.limits import WhenBehind
+from xbus.broker.journal.retention.lagging import WhenBehind
 from xbus.broker.journal.topics import check_removal, ensure_topics, read_emitter, refused, remove_topic
 from xbus.errors import ConfigurationError
 

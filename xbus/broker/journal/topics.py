@@ -17,11 +17,11 @@ from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.configuration.names import is_name
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.log.catalog import read_version
-from xbus.broker.journal.log.emitters.entries import EmitterEntry, read_emitters
+from xbus.broker.journal.log.emitters import EmitterEntry, read_emitters
 from xbus.broker.journal.log.reading import read_head
-from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.log.slices.values import Place
 from xbus.broker.journal.operations.event_types import count_types
-from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.broker.journal.readers.status import count_lag
 from xbus.errors import ConfigurationError
 

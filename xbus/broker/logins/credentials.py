@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from xbus.broker.journal.audit import Act, note_acts
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.runs import TICKETS, has_ticket
+from xbus.broker.journal.log.bots import TICKETS, has_ticket
 from xbus.broker.journal.log.sessions import read_credentials
 from xbus.broker.journal.writes import StorePassword
 from xbus.broker.logins.first_tries import FirstTries

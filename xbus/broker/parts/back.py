@@ -42,7 +42,7 @@ from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.housekeeping.returning import ArchiveReturns
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.database.engine import file_of
-from xbus.broker.journal.log.bots.entries import RunnerEntry
+from xbus.broker.journal.log.bots import RunnerEntry
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.metrics.families import Family
 from xbus.broker.metrics.of_back import delivery_families

@@ -18,7 +18,6 @@ from xbus.admin.repair.payload import as_json, mask_details, read_json
 from xbus.admin.signatures import UNSAID, BusAction, CommandBus, argument, typed
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.operations.event_types import read_secret_fields
-from xbus.broker.journal.people import Right
 from xbus.config import Config
 from xbus.config.reaching import reachable
 from xbus.emitter import Emitter
@@ -28,6 +27,7 @@ from xbus.monitor.queries import ClearingQuery, ItemId
 from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, link
 from xbus.monitor.rest import ObjectResponse
 from xbus.monitor.shield import status_of
+from xbus.rights import Right
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.curve import read_password
 

@@ -31,12 +31,11 @@ from xbus.broker.journal.configuration import (
     read_stored,
 )
 from xbus.broker.journal.configuration.chaining import stored_nodes
+from xbus.broker.journal.configuration.decisions import Arrears, Owed
 from xbus.broker.journal.configuration.entries import Entry
-from xbus.broker.journal.configuration.owed import Arrears, Owed
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.operations.event_types import count_types
-from xbus.broker.journal.people import Right
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import ConfigurationError, Refused, XbusError
 from xbus.monitor.actions import form_of
@@ -45,6 +44,7 @@ from xbus.monitor.drawings.graphs import TypeDrawing, TypeNode, draw_type
 from xbus.monitor.features.forms import Draft, Given
 from xbus.monitor.queries import check_texts
 from xbus.monitor.rendering import MonitorPage, TheBus, ThePage, TheVisitor, reserved_for
+from xbus.rights import Right
 
 entry_pages = APIRouter()
 

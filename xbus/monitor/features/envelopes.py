@@ -14,7 +14,7 @@ from xbus.broker.journal.configuration import Section, read_stored
 from xbus.broker.journal.operations.envelopes.chains import read_chain
 from xbus.broker.journal.operations.envelopes.details import read_position, resolve_envelope, show_envelope
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
-from xbus.broker.journal.operations.why.subjects import find_subject
+from xbus.broker.journal.operations.why.envelopes import find_subject
 from xbus.monitor.actions import QueryForm, query_of, serve_answer
 from xbus.monitor.drawings.graphs import draw_chain
 from xbus.monitor.queries import ItemQuery, are_digits, digits_of

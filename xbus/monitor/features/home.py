@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 
 from xbus.admin.output import counted
 from xbus.broker.journal.samples.attention import MOST_READ, AttentionGroup
-from xbus.broker.journal.samples.keeping import read_totals
+from xbus.broker.journal.samples.sample import read_totals
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import JournalError
 from xbus.monitor.bus import BusAccess

@@ -17,7 +17,6 @@ from xbus.admin.repair.view import view
 from xbus.admin.signatures import BusAction, CommandBus, option
 from xbus.broker.journal.operations.envelopes.details import resolve_envelope
 from xbus.broker.journal.operations.parked import Filters, count_parked_groups, list_parked
-from xbus.broker.journal.people import Right
 from xbus.broker.journal.readers.parked import find_parked_batch, list_parked_batches, read_parked_events
 from xbus.errors import Refused
 from xbus.ids import Ids
@@ -25,6 +24,7 @@ from xbus.monitor.actions import QueryForm, query_of, serve_answer
 from xbus.monitor.queries import Name, digits_of
 from xbus.monitor.rendering import TheActor, TheBus, ThePage, TheVisitor
 from xbus.monitor.rest import ObjectResponse, answer_list
+from xbus.rights import Right
 
 router = APIRouter(prefix="/parked")
 

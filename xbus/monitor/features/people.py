@@ -14,7 +14,6 @@ from xbus.admin.signatures import BusAction, CommandBus, SecretText, argument, o
 from xbus.broker.journal import people
 from xbus.broker.journal.configuration import Section, check_login, set_password
 from xbus.broker.journal.log.sessions import LoginKind
-from xbus.broker.journal.people import Right, write_rights
 from xbus.broker.logins import Caller
 from xbus.errors import CallError, Refused
 from xbus.monitor.actions import QueryForm, query_of
@@ -34,6 +33,7 @@ from xbus.monitor.rendering import (
 )
 from xbus.monitor.shield import LOG_IN, status_of
 from xbus.passwords import check_new
+from xbus.rights import Right, write_rights
 
 log_in = APIRouter()
 

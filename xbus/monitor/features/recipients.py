@@ -16,10 +16,10 @@ from xbus.broker.journal.configuration.pausing import find_pause, find_subject
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.role_progress import MOST_COUNTED
+from xbus.broker.journal.operations.coming import UnderWay, read_under_way
 from xbus.broker.journal.operations.failures import list_failures
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
-from xbus.broker.journal.operations.under_way import UnderWay, read_under_way
-from xbus.broker.journal.samples.keeping import read_of_role
+from xbus.broker.journal.samples.sample import read_of_role
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Refused
 from xbus.monitor.actions import serve_answer

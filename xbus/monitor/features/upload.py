@@ -22,13 +22,13 @@ from xbus.admin.repair.payload import showable
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.configuration import read_stored
 from xbus.broker.journal.operations.descriptors import list_descriptors, read_descriptor
-from xbus.broker.journal.people import Right
 from xbus.emitter import Emitter, Receipt
 from xbus.errors import Refused
 from xbus.files import CsvForm, named_delimiter
 from xbus.files.text_lines import NO_TEXT
 from xbus.monitor.bus import BusAccess, VisitorBus
 from xbus.monitor.rendering import TheBus, ThePage, TheVisitor, reserved_for
+from xbus.rights import Right
 
 router = APIRouter(prefix="/upload", route_class=reserved_for(Right.UPLOADER))
 

@@ -8,11 +8,9 @@ from urllib.parse import quote
 
 from xbus.admin.output import age, counted
 from xbus.broker.journal.readers.people import OF_BOTS
-from xbus.broker.journal.samples.keeping import floor
-from xbus.broker.journal.samples.outline import BusOutline, Ways
-from xbus.broker.journal.samples.readers import ReaderFigures
-from xbus.broker.journal.samples.roles import RoleFigures
-from xbus.broker.journal.samples.sample import Delivered, RoleLag, Sample, join
+from xbus.broker.journal.samples.outline import BusOutline, ReaderFigures, Ways
+from xbus.broker.journal.samples.sample import Delivered, RoleLag, Sample, floor, join
+from xbus.broker.journal.samples.taking import RoleFigures
 from xbus.broker.journal.writes import PauseKind
 from xbus.monitor.drawings.graphs import BusDrawing, GraphColumn, GraphNode, GraphRow, draw
 from xbus.monitor.drawings.plot import NUMBER, SECONDS, LinePlot, PlotValue, number_text, plot, rate_of, span_text

@@ -13,14 +13,10 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from xbus.broker.journal.log.catalog import read_version
-from xbus.broker.journal.samples import keeping
 from xbus.broker.journal.samples.attention import Attention, read_attention
-from xbus.broker.journal.samples.lags import LagReader
-from xbus.broker.journal.samples.outline import BusOutline, read_bus
-from xbus.broker.journal.samples.readers import ReaderFigures, read_reader_figures
-from xbus.broker.journal.samples.roles import RoleFigures
-from xbus.broker.journal.samples.sample import Count, Delivered, Sample, join, most_of
-from xbus.broker.journal.samples.taking import TakenSample, take
+from xbus.broker.journal.samples.outline import BusOutline, ReaderFigures, read_bus, read_reader_figures
+from xbus.broker.journal.samples.sample import STEP, Count, Delivered, Sample, join, keep, most_of, read_samples
+from xbus.broker.journal.samples.taking import LagReader, RoleFigures, TakenSample, take
 from xbus.clock import span
 from xbus.errors import Failed, XbusError
 from xbus.monitor.bus import BusAccess
@@ -226,14 +222,14 @@ class Audience:
 
 log = logging.getLogger(__name__)
 
-SAMPLE_SECONDS = float(keeping.STEP)
+SAMPLE_SECONDS = float(STEP)
 """Seconds between two samples. Fewer show changes sooner, and ask the journal more often."""
 
 PAUSE_SHARE = 20
 """The pause after a look as a multiple of its time. More takes less of the database, and shows changes later."""
 
 LONGEST_PAUSE_SECONDS = 30.0
-"""The longest pause. After :data:`~xbus.broker.journal.samples.keeping.GAP` counting would begin anew."""
+"""The longest pause. After :data:`~xbus.broker.journal.samples.sample.GAP` counting would begin anew."""
 
 MINUTE = timedelta(seconds=60)
 
@@ -314,8 +310,8 @@ class Sampler:
     def _keep(self, sample: Sample, now: datetime) -> Sample | None:
         """Keep a sample, and give what the samples of the last minute came to."""
         with self._bus.writing_itself() as connection:
-            keeping.keep(connection, sample)
-        found = self._bus.read(lambda connection: keeping.read_samples(connection, keeping.STEP, now - MINUTE))
+            keep(connection, sample)
+        found = self._bus.read(lambda connection: read_samples(connection, STEP, now - MINUTE))
         return join(found, 60, found[0].began_at) if found else None
 
     async def _ask(self, side: Literal["front", "back"]) -> tuple[str, HealthReport | None]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar, Unpack
 from uuid import UUID
 
 from xbus.broker.journal.log.catalog import read_catalog
-from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.clock import Clock
 from xbus.errors import Refused, TimedOut
 from xbus.reader import AsyncLogView, AsyncReader, EventBatch, Reader, ReaderBatch

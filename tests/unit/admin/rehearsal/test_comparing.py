@@ -7,7 +7,7 @@ from uuid import UUID
 from tests.support.journal import NOW, small_bus
 from xbus.admin.rehearsal import TypeComparison, compare, may_send, ways
 from xbus.broker.journal.configuration import BusSpec, EventTypeSpec, NodeSpec, ProfileSpec, RoleSpec, ServiceSpec
-from xbus.broker.journal.operations.traffic.recent import SentEvents
+from xbus.broker.journal.operations.envelopes.search import SentEvents
 
 BUS = small_bus()
 

@@ -17,7 +17,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.reading import LogEnvelope, read_log
 from xbus.broker.journal.operations.corrections import add_correction, read_corrected_events
-from xbus.broker.journal.operations.parked_moves import resume_delivery
+from xbus.broker.journal.operations.parked import resume_delivery
 from xbus.broker.journal.writes import SealReceipt
 
 DECISION = RepairDecision("ada", "it has a name now", NOW)

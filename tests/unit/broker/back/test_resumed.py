@@ -12,7 +12,7 @@ from xbus.broker.journal.audit import RepairDecision
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.operations.corrections import add_correction
-from xbus.broker.journal.operations.parked_moves import resume_delivery
+from xbus.broker.journal.operations.parked import resume_delivery
 from xbus.broker.journal.writes import SealReceipt
 
 DECISION = RepairDecision("ada", "it has a name now", NOW)

@@ -19,7 +19,7 @@ from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.entries import RunnerEntry
+from xbus.broker.journal.log.bots import RunnerEntry
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.errors import Refused
 from xbus.rpc.owed_calls import OverdueCall

@@ -20,7 +20,7 @@ from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.front import Front
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.emitters.entries import EmitterEntry
+from xbus.broker.journal.log.emitters import EmitterEntry
 from xbus.broker.journal.writes import SendingLimits
 from xbus.errors import Failed, JournalError, JournalUnavailable, Refused
 from xbus.rpc.codec import Value, pack_items

@@ -9,9 +9,17 @@ import sqlalchemy as sa
 from tests.support.journal import memory_engine
 from xbus.broker.journal.log.backlog_changes import is_open, read_concerned
 from xbus.broker.journal.log.deliveries import read_due_deliveries, read_next_due
-from xbus.broker.journal.log.ordered import read_free_keys, read_held_keys, read_key_rows, read_states
 from xbus.broker.journal.log.overlays import read_overlays
-from xbus.broker.journal.log.reading import read_at, read_ends, read_log, read_sealed
+from xbus.broker.journal.log.reading import (
+    read_at,
+    read_ends,
+    read_free_keys,
+    read_held_keys,
+    read_key_rows,
+    read_log,
+    read_sealed,
+    read_states,
+)
 from xbus.broker.journal.log.repeats import read_parked
 from xbus.broker.journal.log.replies import read_asks, read_cancelled, read_held_replies, read_replies
 from xbus.broker.journal.operations.corrections import read_corrected_events, read_corrected_item

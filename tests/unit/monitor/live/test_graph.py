@@ -8,10 +8,9 @@ import pytest
 
 from xbus.broker.journal.operations.stalled import Stalled
 from xbus.broker.journal.samples.attention import Attention, AttentionGroup
-from xbus.broker.journal.samples.outline import BusOutline, RoleOfService, ServiceOutline
-from xbus.broker.journal.samples.readers import ReaderFigures
-from xbus.broker.journal.samples.roles import RoleFigures
+from xbus.broker.journal.samples.outline import BusOutline, ReaderFigures, RoleOfService, ServiceOutline
 from xbus.broker.journal.samples.sample import Count, Sample
+from xbus.broker.journal.samples.taking import RoleFigures
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.monitor.drawings.graphs import GraphNode
 from xbus.monitor.features.home import NeededDecision, decisions_of

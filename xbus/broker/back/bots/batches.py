@@ -13,9 +13,8 @@ from uuid import UUID, uuid5
 
 from xbus.broker.back.readers import BatchCall, ReaderDesk, ReadingProgram, Settlement
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.entries import BotEntry
-from xbus.broker.journal.log.bots.runs import is_done, open_run
-from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.log.bots import BotEntry, is_done, open_run
+from xbus.broker.journal.log.slices.values import Place
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable, Refused
 from xbus.rpc.messages import ClaimedBatchMap, ReadEventMap

@@ -14,8 +14,8 @@ from xbus.broker.back.readers import ReaderDesk
 from xbus.broker.configuration import Configuration
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.runs import read_slowed
-from xbus.broker.journal.writes import EndRun, RenewRuns, RunFailure, run_key
+from xbus.broker.journal.log.bots import read_slowed
+from xbus.broker.journal.writes.bots import EndRun, RenewRuns, RunFailure, run_key
 from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_new_uuid, token_hash

@@ -9,10 +9,9 @@ from typing import NamedTuple, NoReturn
 from uuid import UUID
 
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.entries import BotEntry, RunnerEntry
-from xbus.broker.journal.log.bots.runs import read_runs_now
+from xbus.broker.journal.log.bots import BotEntry, RunnerEntry, read_runs_now
 from xbus.broker.journal.log.catalog import Catalog
-from xbus.broker.journal.writes import ClaimedRun, ClaimRun, LoseRuns
+from xbus.broker.journal.writes.bots import ClaimedRun, ClaimRun, LoseRuns
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable
 from xbus.ids import Ids, token_hash

@@ -9,9 +9,8 @@ from datetime import datetime
 from typing import NoReturn
 
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.entries import BotEntry
-from xbus.broker.journal.log.bots.runs import BotProgress, read_progress
-from xbus.broker.journal.writes import FireSlots
+from xbus.broker.journal.log.bots import BotEntry, BotProgress, read_progress
+from xbus.broker.journal.writes.bots import FireSlots
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable
 from xbus.slots import LATE, Missed, Schedule, decided_until, due_slots

@@ -12,7 +12,7 @@ from xbus.broker.back.bulk.attempt import OutputAttempt, WantedOutput
 from xbus.broker.back.log import RETRY_SECONDS, LogReader
 from xbus.broker.back.recipients import RecipientFailed, no_output
 from xbus.broker.journal.bulk.cleaning import LOST, give_up_lost
-from xbus.broker.journal.bulk.status import LiveAttempt, read_live_attempts, read_node_id
+from xbus.broker.journal.bulk.outputs import LiveAttempt, read_live_attempts, read_node_id
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.broker.journal.writes import Write

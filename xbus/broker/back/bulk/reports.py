@@ -13,8 +13,8 @@ from xbus.broker.back.bulk.attempt import OutputAttempt
 from xbus.broker.back.bulk.attempts import OutputAttempts
 from xbus.broker.back.bulk.outputs import BulkOutputs
 from xbus.broker.back.recipients import RecipientFailed, failure_of_report, no_output
-from xbus.broker.journal.bulk.adoption import Adoption
 from xbus.broker.journal.bulk.outputs import MISMATCH, Totals, read_totals
+from xbus.broker.journal.bulk.part_writer import Adoption
 from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.journal import Journal
 from xbus.errors import Failed, JournalError, JournalUnavailable, Refused, XbusError

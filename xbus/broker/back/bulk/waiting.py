@@ -9,7 +9,7 @@ from xbus.broker.back.bulk.attempts import OutputAttempts
 from xbus.broker.back.log import LogReader
 from xbus.broker.back.progress import DeliveryLedger, RunResults, Serving, transitions
 from xbus.broker.back.recipients import RecipientFailed, Registry, RoleEvents
-from xbus.broker.journal.bulk.status import read_awaiting
+from xbus.broker.journal.bulk.outputs import read_awaiting
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow, IsolatedItem

@@ -5,13 +5,13 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, TypeVar
+from itertools import repeat
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
-from xbus.broker.back.log import DeliveryNote, RunBatch
+from xbus.broker.back.log import BundleEntry, DeliveryNote, RunBatch
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.log.envelopes import read_envelope
@@ -19,20 +19,18 @@ from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.broker.journal.objects.stowing import Order
 from xbus.broker.journal.writes import (
     Append,
-    AppendOutput,
     Cancel,
     EndEvent,
-    OutputPage,
     PutEnvelope,
     PutEvent,
     PutGroup,
     Seal,
-    SealedGroup,
     SealReceipt,
     StartEnvelope,
     StartEvent,
     Write,
 )
+from xbus.broker.journal.writes.bulk import AppendOutput, OutputPage
 from xbus.clock import Clock
 from xbus.envelope import EnvelopeHead
 from xbus.errors import EnvelopeIdTaken, JournalError, JournalUnavailable, Refused
@@ -108,6 +106,48 @@ def tags_of(said: HeadersMap) -> EventTags:
     """Give the headers and the partition key of an event, which go along as they are."""
     tags = EventTags(said.get("headers"), said.get("partition_key"))
     return NO_TAGS if tags == NO_TAGS else tags
+
+
+Delivered: TypeAlias = tuple[EventType, int, BundleEntry]
+"""A whole envelope as it came, behind the type that its node emits and the emitter of a ``Derivation``. It is a plain
+tuple, as no function of Python makes those."""
+
+
+def find_plain(delivered: Sequence[Delivered]) -> list[bool]:
+    """Check which envelopes have one event of one batch of items, so that they may go in a group."""
+    of_each = [entry[1] for _, _, entry in delivered]
+    return [len(events) == 1 and len(events[0][2]) == 1 and events[0][2][0][1] > 0 for events in of_each]
+
+
+def group_of(plain: Sequence[Delivered], at: datetime) -> PutGroup:
+    """Write the first envelopes that are made of plain ones, by columns: an ``Emission`` makes the same of each."""
+    types, emitter_ids, entries = zip(*plain, strict=True)
+    source_ids = [entry[0] for entry in entries]
+    ordering_keys = [entry[2][2] if len(entry) > 2 else None for entry in entries]
+    events = [entry[1][0] for entry in entries]
+    said = [event[3] if len(event) > 3 else None for event in events]
+    headers = [
+        _HEADERS_BEFORE_ID + source_id.encode()
+        if each is None
+        else _correlated(source_id, each.get("envelope_headers"))
+        for source_id, each in zip(source_ids, said, strict=True)
+    ]
+    tags = [NO_TAGS if each is None else tags_of(each) for each in said]
+    data = [event[2][0][2] for event in events]
+    return PutGroup(
+        emitter_ids,
+        at,
+        *keyed_ids(emitter_ids, source_ids),
+        [event_type.grouped for event_type in types],
+        [event[2][0][1] for event in events],
+        data,
+        # No function of Python is called for each.
+        [*map(tuple.__new__, repeat(EnvelopeHead), zip(ordering_keys, source_ids, headers, strict=True))],
+        tags,
+        sum(map(len, data))
+        + sum(map(len, filter(None, headers)))
+        + sum([each.size for each in tags if each is not NO_TAGS]),
+    )
 
 
 T = TypeVar("T")
@@ -289,47 +329,12 @@ class Emission:
         event_id = self._derivation.event_id(event.number)
         return AppendOutput(self._derivation.envelope_id, event_id, event.appended(page), page)
 
-    @property
-    def is_plain(self) -> bool:
-        """Check whether it may go in a group: nothing of it is written, nothing was made before, it has one event."""
-        is_first = self._is_new and not self._derivation.generation
-        return is_first and self._held_bytes > 0 and len(self._events) == 1 and not self._journal.keeps_objects
-
-    @property
-    def _is_new(self) -> bool:
-        return not (self._is_open or self._is_sealed or self._turn.locked())
-
-    @staticmethod
-    def put_together(plain: "Sequence[Emission]") -> "asyncio.Future[SealedGroup] | None":
-        """Hand plain envelopes of a node to the journal as one group, as ``seal_at_once`` does with one."""
-        first = plain[0]
-        if not first._may_emit():
-            return None
-        heads = [each._derivation.head for each in plain]
-        emitter_ids = [each._derivation.emitter_id for each in plain]
-        events = [event for each in plain for event in each._events.values()]
-        data = [event.data for event in events]
-        tags = [event.tags for event in events]
-        header_bytes = sum([len(head.headers or b"") for head in heads]) + sum([each.size for each in tags])
-        group = PutGroup(
-            emitter_ids,
-            first._clock.now(),
-            *keyed_ids(emitter_ids, [each._derivation.source_id for each in plain]),
-            [event.type.grouped for event in events],
-            [event.items for event in events],
-            data,
-            heads,
-            tags,
-            sum(map(len, data)) + header_bytes,
-        )
-        return first._write(group)
-
     def seal_at_once(self) -> "asyncio.Future[SealReceipt] | None":
-        """Hand the envelope to the journal in one write, where nothing has to be waited for; None where ``seal`` must.
+        """Hand a whole envelope that is in memory to the journal, without a wait; None where it has no items.
 
         It takes no turn: whatever else is done with the envelope finds it received, or its id taken.
         """
-        return self._write(self._whole()) if self._is_new and self._held_bytes and self._may_emit() else None
+        return self._write(self._whole()) if self._held_bytes else None
 
     async def seal(self) -> None:
         """Have the envelope received; a repeat changes nothing.
@@ -426,33 +431,3 @@ class Emission:
         # Behind one that failed others may fail, too, and nobody asks for their errors.
         writing.add_done_callback(lambda done: done.cancelled() or done.exception())
         return writing
-
-
-async def seal_most(emissions: Sequence[Emission]) -> list[Emission]:
-    """Seal the envelopes that can be sealed at once. All of them share a commit, and none needs a task of its own.
-
-    Returns:
-        The envelopes that are not sealed: ``Emission.seal`` finds out why, and waits where it must.
-    """
-    begun: list[tuple[Sequence[Emission], asyncio.Future[Any] | None]] = []
-    for is_plain, run in groupby(emissions, attrgetter("is_plain")):
-        if is_plain:
-            together = [*run]
-            begun.append((together, Emission.put_together(together)))
-        else:
-            begun += [((emission,), emission.seal_at_once()) for emission in run]
-    left: list[Emission] = []
-    for some, writing in begun:
-        left += some if writing is None else await _not_sealed(some, writing)
-    return left
-
-
-async def _not_sealed(emissions: Sequence[Emission], writing: "asyncio.Future[Any]") -> Sequence[Emission]:
-    """Wait for a write; give those of its envelopes that it has not sealed."""
-    try:
-        answer = await writing
-    except JournalError:
-        return emissions
-    taken = answer.taken if isinstance(answer, SealedGroup) else {}
-    # An exact repeat has the receipt of its first time.
-    return [emissions[place] for place, receipt in taken.items() if receipt is None]

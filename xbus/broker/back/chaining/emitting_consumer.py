@@ -4,16 +4,18 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import groupby, repeat
 from typing import Any, TypeAlias
 
-from xbus.broker.back.chaining.emission import Emission, derive, seal_most, tags_of
-from xbus.broker.back.log import BundleEntry, DeliveryNote, RunBatch, WireEvent, WireNote
+from xbus.broker.back.chaining.emission import Delivered, Emission, derive, find_plain, group_of, tags_of
+from xbus.broker.back.log import BundleEntry, DeliveryNote, RunBatch
 from xbus.broker.back.recipients import Abilities, CallTimeouts, RecipientProxy, Registry
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog, EventType, RoleEntry
 from xbus.broker.journal.log.envelopes import read_open_of_nodes
-from xbus.broker.journal.writes import Cancel, OutputPage
+from xbus.broker.journal.writes import Cancel, SealedGroup, SealReceipt
+from xbus.broker.journal.writes.bulk import OutputPage
 from xbus.clock import Clock
 from xbus.config import BackSettings
 from xbus.errors import CallError, ConnectionLost, Failed, JournalError, Refused
@@ -23,6 +25,8 @@ from xbus.rpc.messages import HeadersMap
 from xbus.rpc.owed_calls import AnswerTaker, Callee, OverdueCall
 
 Words: TypeAlias = DeliveryNote | HeadersMap
+Writing: TypeAlias = asyncio.Future[SealedGroup] | asyncio.Future[SealReceipt] | None
+"""The write of an envelope, or of a group of them; None where nothing is written."""
 
 
 class EmittingConsumer(Callee):
@@ -63,6 +67,7 @@ class EmittingConsumer(Callee):
         self._retry_seconds = retry_seconds
         self._may_emit = may_emit
         self._emissions: dict[str, Emission] = {}
+        self._prepared: dict[str, Delivered] = {}
         self._answered = asyncio.Event()
         self._now = asyncio.get_running_loop().time
 
@@ -163,6 +168,7 @@ class EmittingConsumer(Callee):
 
     async def stop_envelope(self, envelope_id: str) -> Value:
         """Forget what came of an envelope and is not sealed."""
+        self._prepared.pop(envelope_id, None)
         emission = self._emissions.pop(envelope_id, None)
         if emission is not None:
             await emission.stop()
@@ -170,20 +176,21 @@ class EmittingConsumer(Callee):
 
     async def take_envelopes(self, entries: Sequence[BundleEntry]) -> Value:
         """Emit small envelopes; all of them share a commit."""
-        return await self._seal_all(self._emissions_of(entries))
+        return await self._seal_all(self._delivered(entries))
 
     async def prepare_envelopes(self, entries: Sequence[BundleEntry]) -> list[Value]:
-        """Keep what came of small envelopes until other consumers have taken them, too."""
-        for entry, emission in zip(entries, self._emissions_of(entries), strict=True):
-            self._emissions[entry[0]] = emission
+        """Keep small envelopes until other consumers have taken them, too."""
+        self._prepared.update(zip([entry[0] for entry in entries], self._delivered(entries), strict=True))
         return [[True]] * len(entries)
 
     async def commit_envelopes(self, envelope_ids: Sequence[str], entries: Sequence[BundleEntry] = ()) -> Value:
-        """Seal what is kept of envelopes; all of them share a commit. Then keep what came of the next ones."""
-        answers = await self._seal_all([self._emission(envelope_id) for envelope_id in envelope_ids])
+        """Seal what comes of kept envelopes; all of them share a commit. Then keep the next ones."""
+        if not self._prepared.keys() >= {*envelope_ids}:
+            raise _unknown()
+        answers = await self._seal_all([*map(self._prepared.__getitem__, envelope_ids)])
         for envelope_id, answer in zip(envelope_ids, answers, strict=True):
             if answer == [True]:
-                self._emissions.pop(envelope_id, None)
+                self._prepared.pop(envelope_id, None)
         if not entries:
             return answers
         if answers.count([True]) < len(answers):
@@ -194,37 +201,58 @@ class EmittingConsumer(Callee):
             # Those before are sealed. Asked for these alone it tells what is wrong.
             return answers + [[]] * len(entries)
 
-    def _emissions_of(self, entries: Sequence[BundleEntry]) -> list[Emission]:
-        event_type, emitter_id = self._event_type(), self._emitter_id()
-        return [self._emission_of(event_type, emitter_id, *entry) for entry in entries]
+    def _delivered(self, entries: Sequence[BundleEntry]) -> list[Delivered]:
+        return [*zip(repeat(self._event_type()), repeat(self._emitter_id()), entries)]
 
-    def _emission_of(
-        self,
-        event_type: EventType,
-        emitter_id: int,
-        envelope_id: str,
-        events: Sequence[WireEvent],
-        note: WireNote | None = None,
-    ) -> Emission:
+    async def _seal_all(self, delivered: Sequence[Delivered]) -> list[Value]:
+        """Seal what comes of envelopes, in their order.
+
+        All of it is written once without a wait. Envelopes that are not sealed by that go alone then, again in their
+        order: that finds out why, and waits where it must.
+        """
+        left: Sequence[int] = range(len(delivered))
+        if self._may_emit():
+            left = [place for some, writing in self._begin(delivered) for place in await _not_sealed(some, writing)]
+        answers: list[Value] = [[True]] * len(delivered)
+        alone = await asyncio.gather(*(self._seal_alone(delivered[place]) for place in left))
+        for place, answer in zip(left, alone, strict=True):
+            answers[place] = answer
+        return answers
+
+    def _begin(self, delivered: Sequence[Delivered]) -> list[tuple[Sequence[int], Writing]]:
+        """Write what comes of envelopes; plain ones that follow each other go together. Give it with their places."""
+        begun: list[tuple[Sequence[int], Writing]] = []
+        for are_plain, run in groupby(range(len(delivered)), find_plain(delivered).__getitem__):
+            if are_plain and not self._journal.keeps_objects:
+                places = [*run]
+                group = group_of([delivered[place] for place in places], self._clock.now())
+                begun.append((places, self._journal.write(group)))
+            else:
+                begun += [([place], self._emission_of(*delivered[place]).seal_at_once()) for place in run]
+        return begun
+
+    def _emission_of(self, event_type: EventType, emitter_id: int, entry: BundleEntry) -> Emission:
+        envelope_id, events, *notes = entry
         first: HeadersMap = events[0][3] if events and len(events[0]) > 3 else {}
-        emission = self._new_emission(envelope_id, emitter_id, DeliveryNote(*note) if note else None, first)
+        note = DeliveryNote(*notes[0]) if notes else None
+        emission = self._new_emission(envelope_id, emitter_id, note, first)
         for event_id, _, batches, *headers in events:
             emission.start_event(event_id, event_type, tags_of(headers[0]) if headers else NO_TAGS)
             for batch in batches:
                 emission.hold(event_id, RunBatch(*batch))
         return emission
 
-    async def _seal_all(self, emissions: Sequence[Emission]) -> list[Value]:
-        left = await seal_most(emissions)
-        answers = dict(zip(left, await asyncio.gather(*map(self._seal, left)), strict=True))
-        return [answers.get(emission, [True]) for emission in emissions]
-
-    @staticmethod
-    async def _seal(emission: Emission) -> Value:
+    async def _seal_alone(self, delivered: Delivered) -> Value:
+        envelope_id = delivered[2][0]
+        emission = self._emissions[envelope_id] = self._emission_of(*delivered)
         try:
             await emission.seal()
         except JournalError as error:
             return [None, [error.code, error.cause], None]
+        finally:
+            # It may have been stopped, and begun anew.
+            if self._emissions.get(envelope_id) is emission:
+                del self._emissions[envelope_id]
         return [True]
 
     _verbs: Mapping[str, Callable[..., Any]] = {
@@ -260,7 +288,7 @@ class EmittingConsumer(Callee):
     def _emission(self, envelope_id: str) -> Emission:
         emission = self._emissions.get(envelope_id)
         if emission is None:
-            raise Failed("nothing is known here of the envelope", code="envelope_unknown")
+            raise _unknown()
         return emission
 
     def _event_type(self) -> EventType:
@@ -283,6 +311,23 @@ class EmittingConsumer(Callee):
             if emitter.kind == "node" and emitter.login == self._role.login:
                 return emitter.id
         raise Failed("the bus has no emitter for the node yet", code="configuration_behind")
+
+
+async def _not_sealed(places: Sequence[int], writing: Writing) -> Sequence[int]:
+    """Wait for a write; give the places of those of its envelopes that it has not sealed."""
+    if writing is None:
+        return places
+    try:
+        answer = await writing
+    except JournalError:
+        return places
+    taken = answer.taken if isinstance(answer, SealedGroup) else {}
+    # An exact repeat has the receipt of its first time.
+    return [places[place] for place, receipt in taken.items() if receipt is None]
+
+
+def _unknown() -> Failed:
+    return Failed("nothing is known here of the envelope", code="envelope_unknown")
 
 
 log = logging.getLogger(__name__)

@@ -1,15 +1,17 @@
 """The calls for envelopes that need more than one of each consumer: by workers, with traces, and votes that differ."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import compress, groupby
 from operator import itemgetter
 from typing import TypeAlias
+from uuid import UUID
 
 from xbus import tracing
+from xbus.broker.back.dispatch.parties import WorkerCall
 from xbus.broker.back.log import LogReader, SmallEnvelope
-from xbus.broker.back.progress import RunResults
+from xbus.broker.back.progress import DeliveryLedger, RunResults
 from xbus.broker.back.recipients import (
     Absent,
     AnyOf,
@@ -24,6 +26,7 @@ from xbus.broker.back.recipients import (
     fault_among_many,
 )
 from xbus.broker.back.run import BackRunContext, together
+from xbus.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -35,25 +38,35 @@ Outcome: TypeAlias = Mapping[RecipientProxy, Sequence[BundleResult]]
 
 
 class BundleWorkers:
-    """Has workers transform bundles.
+    """Has workers transform bundles, once for all consumers that get them, and ahead of these.
 
-    It serves workers that keep nothing of an envelope, on a way that does not branch. What fails here goes alone, in a
-    run, which tells whose fault it is.
+    It serves workers that keep nothing of an envelope, on a way that does not branch before a consumer. What fails here
+    goes alone, in a run, which tells whose fault it is.
 
     Args:
         log: where graphs are known.
+        ledger: where hand-overs are reserved.
         slots: which workers are there, and free.
         context: where they are given back.
         results: told of the workers that did their work.
+        clock: says how long calls take.
     """
 
     def __init__(
-        self, log: LogReader, slots: Slots[RecipientProxy], context: BackRunContext, results: RunResults
+        self,
+        log: LogReader,
+        ledger: DeliveryLedger,
+        slots: Slots[RecipientProxy],
+        context: BackRunContext,
+        results: RunResults,
+        clock: Clock,
     ) -> None:
         self._log = log
+        self._ledger = ledger
         self._slots = slots
         self._context = context
         self._results = results
+        self._clock = clock
 
     def way(self, graph_ids: Sequence[int], service: str) -> tuple[str, ...] | None:
         """The worker services that all events of some graphs pass, in order, before they reach a consumer service.
@@ -71,20 +84,52 @@ class BundleWorkers:
         graph = self._log.known_graphs.get(graph_id)
         return None if graph is None else graph.workers_before(service)
 
-    async def transform(self, bundle: Sequence[SmallEnvelope], service: str) -> Sequence[SmallEnvelope | BundleStatus]:
-        """Bring a bundle to the workers before a consumer service.
+    async def carry_out(self, call: WorkerCall, go_on: Callable[[], None]) -> None:
+        """Have the envelopes of a call transformed, in the order of the log.
+
+        Args:
+            go_on: called each time that some of them may go to the consumers of their party.
+        """
+        party = call.party
+        try:
+            await self._ledger.reserve([role.id for role in party.roles], call.bundle[-1].position)
+            while call in party.at_workers and BundleStatus.NOT_BEGUN in call.made:
+                began = self._clock.monotonic()
+                places = [place for place, made in enumerate(call.made) if made is BundleStatus.NOT_BEGUN]
+                made = await self._transform([call.bundle[place] for place in places], party.recipients)
+                for place, each in zip(places, made, strict=True):
+                    call.made[place] = each
+                begun, has_failed = len(made) - made.count(BundleStatus.NOT_BEGUN), BundleStatus.GOES_ALONE in made
+                party.worker_size.learn(begun, self._clock.monotonic() - began, has_failed=has_failed)
+                party.take_made()
+                go_on()
+        finally:
+            party.note_change()
+
+    async def _transform(
+        self, bundle: Sequence[SmallEnvelope], recipients: Sequence[ServedRole]
+    ) -> Sequence[SmallEnvelope | BundleStatus]:
+        """Bring a bundle to the workers before some consumers, which are the same for all of these.
 
         Returns:
             For each envelope what the last worker made of it, or why it did not get so far.
         """
+        logins = ", ".join([recipient.role.login for recipient in recipients])
+        try:
+            with tracing.following("transform", _traced(bundle), {"xbus.roles": logins}):
+                return await self._by_ways(bundle, recipients[0].role.service)
+        except Exception as error:
+            # A fault of ours with one of them: each goes alone now, and shows whether it is the one.
+            _say_died(error, logins)
+            return [BundleStatus.GOES_ALONE] * len(bundle)
+
+    async def _by_ways(self, bundle: Sequence[SmallEnvelope], service: str) -> Sequence[SmallEnvelope | BundleStatus]:
         found = {small.envelope.graph_ids for small in bundle}
         ways = {graph_ids: self.way(graph_ids, service) for graph_ids in found}
         of_each = [ways[small.envelope.graph_ids] for small in bundle]
         if self._log.has_corrections:
             pairs = zip(of_each, bundle, strict=True)
             of_each = [None if self._log.is_corrected(small.envelope) else way for way, small in pairs]
-        if set(of_each) == {()}:
-            return bundle
         made: list[SmallEnvelope | BundleStatus] = []
         for way, group in groupby(zip(of_each, bundle, strict=True), key=itemgetter(0)):
             made += await self._along(way, [small for _, small in group])
@@ -134,8 +179,8 @@ class BundleWorkers:
 class BundleVote:
     """One such bundle. Each envelope is decided by itself, as a run decides.
 
-    An envelope that a consumer refuses for good is stopped at all. A consumer that fails, is lost or silent gets the
-    envelope alone later, and the others decide without it.
+    An envelope that a consumer with a vote refuses for good is stopped at all of these. A consumer that fails, is lost
+    or silent gets the envelope alone later, and the others decide without it.
 
     Args:
         shares: what each consumer gets.
@@ -194,11 +239,13 @@ class BundleVote:
 
     def _stop_refused(self) -> None:
         refusals: dict[int, RecipientFailed] = {}
-        for consumer, bundle in self._shares.items():
+        # What a consumer refuses whose failures are its own is no affair of the others.
+        voting = {consumer: bundle for consumer, bundle in self._shares.items() if not consumer.role.own}
+        for consumer, bundle in voting.items():
             for small, vote in zip(bundle, self.results[consumer], strict=True):
                 if isinstance(vote, RecipientFailed) and vote.failure_class is FailureClass.PERMANENT:
                     refusals.setdefault(small.position, vote)
-        for consumer, bundle in self._shares.items():
+        for consumer, bundle in voting.items():
             for place in self._places(consumer, BundleStatus.PREPARED):
                 if (refusal := refusals.get(bundle[place].position)) is not None:
                     self._stop(consumer, place, refusal)
@@ -231,7 +278,7 @@ class BundleCalls:
 
     Args:
         log: has notes about envelopes.
-        workers: transform what must not reach the consumer as it is.
+        workers: say which way leads to a consumer.
         trouble_after: a consumer that fails so often in a row has no vote any more.
     """
 
@@ -246,7 +293,8 @@ class BundleCalls:
         """Give those that get small envelopes of some graphs together, each with those that decide about it together.
 
         Those that have a vote decide together, or in a run if one of them can't. Nobody may wait for a reply. Several
-        consumers behind workers share a run, so that its workers work once for all of them.
+        consumers behind workers go together too, whether they have a vote or not, so that their workers work once for
+        all of them.
 
         Args:
             types: the names of the types of their events.
@@ -257,17 +305,17 @@ class BundleCalls:
             for each, way in ways.items()
             if way is not None and each.abilities.bundles and each.abilities.immediate_reply.isdisjoint(types)
         }
-        behind_workers = [each for each, way in ways.items() if way != ()]
-        if len(recipients) > 1 and len(behind_workers) > 1:
-            takes.difference_update(behind_workers)
         voters = [each for each in recipients if not each.role.own]
-        parties = [[each] for each in recipients if each.role.own]
-        if len(voters) == 1 or not any(not each.abilities.prepares or ways[each] != () for each in voters):
-            parties.append(voters)
-        return [party for party in parties if party and takes.issuperset(party)]
+        sharing = [each for each in recipients if each.role.own and ways[each] != ()]
+        parties = [[each] for each in recipients if each.role.own and each not in sharing]
+        if any(ways[each] != () for each in voters):
+            parties.append([*voters, *sharing])
+        else:
+            parties += [voters, sharing]
+        return [party for party in parties if party and takes.issuperset(party) and _agree(party, ways)]
 
     def pass_workers(self, graph_ids: Sequence[int], recipient: ServedRole) -> bool:
-        """Check whether envelopes of some graphs pass workers before they reach a consumer."""
+        """Check whether envelopes of some graphs pass workers before they reach a consumer, and those with it."""
         return self._workers.way(graph_ids, recipient.role.service) != ()
 
     async def carry_out(self, consumers: Iterable[RecipientProxy], bundle: Sequence[SmallEnvelope]) -> Outcome:
@@ -277,15 +325,8 @@ class BundleCalls:
             What became of each envelope. One that can't go in a bundle any more is with nobody.
         """
         shares = dict.fromkeys(consumers, bundle)
-        traced = {
-            small.envelope_id: headers
-            for small in bundle
-            if (headers := small.envelope.head.headers) is not None and tracing.IN_BYTES in headers
-        }
-        if not traced:
-            return await self._carry_out(shares)
-        logins = ", ".join(consumer.role.login for consumer in shares)
-        with tracing.following("deliver", traced.items(), {"xbus.roles": logins}) as spans:
+        logins = ", ".join([consumer.role.login for consumer in shares])
+        with tracing.following("deliver", _traced(bundle), {"xbus.roles": logins}) as spans:
             outcome = await self._carry_out(shares)
             for span_id, span in spans.items():
                 span.end("; ".join(str(failure) for failure in _failures_at(span_id, shares, outcome)))
@@ -297,21 +338,17 @@ class BundleCalls:
         return {consumer: await self._to_one(consumer, bundle) for consumer, bundle in shares.items()}
 
     async def _to_one(self, consumer: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> list[BundleResult]:
+        if consumer.role.pause is not None:
+            # It was paused meanwhile: nothing has begun with it.
+            return [BundleStatus.NOT_BEGUN] * len(bundle)
         try:
-            made = await self._workers.transform(bundle, consumer.role.service)
-            if consumer.role.pause is not None:
-                # It was paused while a worker was waited for: nothing has begun with it.
-                return [BundleStatus.NOT_BEGUN if isinstance(each, SmallEnvelope) else each for each in made]
-            going = [each for each in made if isinstance(each, SmallEnvelope)]
-            logins = await emitters_of(self._log, going)
-            results = iter(await consumer.take_envelopes(going, logins) if going else [])
-            return [next(results) if isinstance(each, SmallEnvelope) else each for each in made]
+            return await consumer.take_envelopes(bundle, await emitters_of(self._log, bundle))
         except Exception as error:
             # A fault of ours with one of them: each goes alone now, and shows whether it is the one.
             return [_fault(error, [consumer])] * len(bundle)
 
     async def carry_on(self, shares: Shares, votes: Outcome | None) -> Outcome:
-        """Have several consumers decide about a bundle that reaches each as it was sent; hand-overs are reserved.
+        """Have several consumers decide about a bundle; hand-overs are reserved.
 
         Args:
             votes: the first ones of all, where they were asked already.
@@ -329,10 +366,26 @@ async def emitters_of(log: LogReader, bundle: Sequence[SmallEnvelope]) -> Mappin
     return await log.emitter_logins({small.envelope.emitter_id for small in bundle})
 
 
+def _agree(party: Sequence[ServedRole], ways: Mapping[ServedRole, tuple[str, ...] | None]) -> bool:
+    """Check whether all of a party can decide together, and get what the same workers make."""
+    if len(party) == 1:
+        return True
+    return len({ways[each] for each in party}) == 1 and all(each.abilities.prepares for each in party)
+
+
 def _fault(error: Exception, consumers: Iterable[RecipientProxy]) -> RecipientFailed:
-    roles = ", ".join(consumer.role.login for consumer in consumers)
-    log.error("a bundle died", exc_info=error, extra={"action": "bundle_died", "role": roles})
+    _say_died(error, ", ".join([consumer.role.login for consumer in consumers]))
     return fault_among_many(error)
+
+
+def _say_died(error: Exception, logins: str) -> None:
+    log.error("a bundle died", exc_info=error, extra={"action": "bundle_died", "role": logins})
+
+
+def _traced(bundle: Iterable[SmallEnvelope]) -> Iterable[tuple[UUID, bytes | None]]:
+    """Give the ids of the envelopes that may be traced, with their headers."""
+    heads = [(small, small.envelope.head.headers) for small in bundle]
+    return [(small.envelope_id, each) for small, each in heads if each is not None and tracing.IN_BYTES in each]
 
 
 def _failures_at(envelope_id: object, shares: Shares, outcome: Outcome) -> Iterable[RecipientFailed]:

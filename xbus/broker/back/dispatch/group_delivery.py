@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from xbus import tracing
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
-from xbus.broker.back.dispatch.group_calls import BundleCalls, Outcome
+from xbus.broker.back.dispatch.group_calls import BundleCalls, BundleWorkers, Outcome
 from xbus.broker.back.dispatch.group_outcomes import GroupOutcomes
 from xbus.broker.back.dispatch.parties import MOST_ENVELOPES, BundleParty, GroupCall, positions_of
 from xbus.broker.back.log import (
@@ -43,7 +43,7 @@ from xbus.rpc.frames import BAD_ANSWER
 
 log = logging.getLogger(__name__)
 
-_IS_TRACED = attrgetter("is_traced")
+_IS_TRACED, _GOES_ALONE = attrgetter("is_traced"), attrgetter("goes_alone")
 
 MOST_WAYS = 1_000
 """So many ways are known at a time. More take memory where groups have many types, each time others."""
@@ -73,6 +73,7 @@ class GroupDelivery:
         slots: who is free.
         gathering: waits for those who are not, and knows who keeps the others waiting.
         calls: bring what takes more than a call or two.
+        workers: transform what waits before consumers get it.
         outcomes: take notes.
         runtime: its tasks do that, and its clock says how long calls take.
     """
@@ -85,6 +86,7 @@ class GroupDelivery:
         slots: Slots[RecipientProxy],
         gathering: ConsumerGathering,
         calls: BundleCalls,
+        workers: BundleWorkers,
         outcomes: GroupOutcomes,
         runtime: Runtime,
     ) -> None:
@@ -94,6 +96,7 @@ class GroupDelivery:
         self._slots = slots
         self._gathering = gathering
         self._calls = calls
+        self._workers = workers
         self._outcomes = outcomes
         self._tasks = runtime.tasks
         self._clock = runtime.clock
@@ -127,7 +130,7 @@ class GroupDelivery:
             lane.position = each.last
             for party, part in shares:
                 going[party] = None
-                party.parts.append(part)
+                (party.raw if party.by_workers else party.parts).append(part)
                 for role in party.roles:
                     role.in_flight.positions.update(part.positions)
                     self._ledger.owe_all(role, part.positions)
@@ -170,7 +173,7 @@ class GroupDelivery:
             if graph_ids is not None and graph_ids not in parts:
                 parts[graph_ids] = whole.of_graphs(graph_ids)
             part = parts[graph_ids]
-            if not party.parts or party.has_room_for(part):
+            if not (party.parts or party.raw or party.at_workers) or party.has_room_for(part):
                 shares.append((party, part))
             else:
                 full.append(party)
@@ -193,6 +196,7 @@ class GroupDelivery:
             if graph is None or sum(map(len, parties)) < len(consumers):
                 return None
             for party in map(self.party, parties):
+                # All of a party are behind the same workers.
                 party.by_workers |= graph.workers_before(party.recipients[0].role.service) != ()
                 leading.setdefault(party, set()).add(each.graph_id)
         everyone = {recipient: self._roles[recipient.role.id] for party in leading for recipient in party.recipients}
@@ -214,11 +218,11 @@ class GroupDelivery:
 
     # -- what waits --------------------------------------------------------------------------------------------------
 
-    def put(self, party: BundleParty, part: Part) -> None:
-        """Have envelopes wait in a party, of which they are the next ones."""
+    def put(self, party: BundleParty, part: Part, *, is_ready: bool = False) -> None:
+        """Have envelopes wait in a party, of which they are the next ones; see ``BundleParty.add``."""
         for role in party.roles:
             role.in_flight.begin_all(part.positions)
-        party.parts.append(part)
+        party.add(part, is_ready=is_ready)
         # Whoever adds them goes on first.
         self._loop.call_soon(self.go_on, party)
 
@@ -237,11 +241,13 @@ class GroupDelivery:
         """Let a consumer that keeps the others waiting take what waits for all of them at its own pace."""
         for party in list(self.parties_of.get(recipient, ())):
             if len(party.recipients) > 1:
-                waiting = list(party.parts)
                 # Its rows hold what waits of the same keys.
                 self._outcomes.set_aside(recipient, self._let_leave(party, recipient))
                 alone = self.party([recipient])
-                for part in waiting:
+                alone.by_workers |= party.by_workers
+                for part in party.parts:
+                    self.put(alone, part, is_ready=True)
+                for part in party.unready():
                     self.put(alone, part)
 
     def left(self, recipient: ServedRole) -> None:
@@ -251,7 +257,7 @@ class GroupDelivery:
         here, as that counts as being brought. 3. The call is noted, and nobody brings what waited.
         """
         for party in list(self.parties_of.get(recipient, ())):
-            self._outcomes.leave_parts([recipient], party.parts)
+            self._outcomes.leave_parts([recipient], party.all_parts())
             self._outcomes.leave(recipient, self._let_leave(party, recipient))
 
     def _let_leave(self, party: BundleParty, recipient: ServedRole) -> list[SmallEnvelope]:
@@ -290,6 +296,8 @@ class GroupDelivery:
         Args:
             taken: instances of which a slot is taken, by their role ids; those that are left in it are not given any.
         """
+        if party.by_workers:
+            self._go_to_workers(party)
         while party.parts and party.turn is None:
             if party.out and party.at_work >= max(1, party.takers):
                 return
@@ -315,12 +323,18 @@ class GroupDelivery:
                 if len(instances) < len(party.recipients) or not party.out:
                     party.turn = self._begin(party, self._wait_for_turn(party))
                 return
-            if goes_alone:
+            if goes_alone or (party.by_workers and call.parts[0].goes_alone):
                 self._note(call, dict.fromkeys(instances, [BundleStatus.GOES_ALONE] * len(call.ids)))
-            elif party.by_workers or True in map(_IS_TRACED, call.parts):
+            elif True in map(_IS_TRACED, call.parts):
                 self._note(call, None)
             else:
                 self._hand_over(call)
+
+    def _go_to_workers(self, party: BundleParty) -> None:
+        """Have workers transform what comes next, while the consumers have what is before it."""
+        while not self._is_finishing and (call := party.next_to_workers()) is not None:
+            call.task = self._begin(party, self._workers.carry_out(call, partial(self.go_on, party)))
+        self._forget_if_over(party)
 
     def _may_go(self, party: BundleParty) -> bool:
         """Check whether all consumers of a party get what waits as it was sent, and durably may.
@@ -349,7 +363,7 @@ class GroupDelivery:
                 return False
         if is_reserved:
             return True
-        last = party.last_of_next(self._roles.all_in_hand(party.recipients))
+        last = party.last_of_next(party.keys_in_hand())
         if not party.is_within_reach(last):
             # It goes on when one of the calls that are out is over.
             return False
@@ -361,15 +375,16 @@ class GroupDelivery:
         try:
             first: dict[BundleParty, None] = {}
             while party.apart:
-                small, recipients = party.apart.pop(0)
+                part, recipients = party.apart.pop(0)
                 party.note_change()
                 if not recipients:
                     continue
-                if self._log.is_corrected(small.envelope):
-                    await self._outcomes.bring_in_run(recipients, small)
+                if self._log.is_corrected(part.smalls()[0].envelope):
+                    await self._outcomes.bring_in_run(recipients, part)
                 else:
                     first[of_some := self.party(recipients)] = None
-                    self.put(of_some, PagePart.of([small]))
+                    of_some.by_workers |= party.by_workers
+                    self.put(of_some, part, is_ready=True)
             for of_some in first:
                 await of_some.settled()
         finally:
@@ -381,14 +396,14 @@ class GroupDelivery:
         taken: dict[int, RecipientProxy] = {}
         try:
             try:
-                await self._key_free(party)
+                await party.key_free()
                 found = await self._gathering.take(
                     list(party.recipients),
                     lambda each: each in party.recipients and self._roles[each.role.id].is_served_by(each),
                 )
                 taken = {instance.role.id: instance for instance in found}
                 if taken and party.parts:
-                    last = party.last_of_next(self._roles.all_in_hand(party.recipients))
+                    last = party.last_of_next(party.keys_in_hand())
                     if party.is_within_reach(last):
                         await self._ledger.reserve(taken, last)
                 for recipient in list(party.recipients):
@@ -408,16 +423,6 @@ class GroupDelivery:
         party.note_change()
         self._forget_if_over(party)
 
-    async def _key_free(self, party: BundleParty) -> None:
-        """Wait until an envelope that waits is of no ordering key that an instance of its consumers has in hand."""
-        while party.parts and party.recipients:
-            in_hand = self._roles.all_in_hand(party.recipients)
-            if in_hand is None or not in_hand >= (keys := party.keys):
-                return
-            key = next(iter(keys))
-            hands = (self._roles[recipient.role.id].keys_in_hand for recipient in party.recipients)
-            await next(hand for hand in hands if key in hand).changed()
-
     def _take(
         self,
         party: BundleParty,
@@ -435,7 +440,7 @@ class GroupDelivery:
         in_hand: set[str] | None = None
         for role in party.roles:
             if role.keys.is_wanted:
-                in_hand = self._roles.all_in_hand(party.recipients)
+                in_hand = party.keys_in_hand()
                 break
         if len(instances) == 1:
             parts = party.take(in_hand)
@@ -500,6 +505,7 @@ class GroupDelivery:
                 self._commit(call, call.instances)
             else:
                 self._hand_over(following, call)
+                self._go_to_workers(call.party)
             return
         bundle, votes = call.bundle(), {}
         for each, said in answers.items():
@@ -515,7 +521,9 @@ class GroupDelivery:
     def _following(self, call: GroupCall) -> GroupCall | None:
         """Take what goes with the commit of a call; None where nothing waits, or where the commit goes alone."""
         party = call.party
-        if not party.parts or party.is_closing or party.by_workers or True in map(_IS_TRACED, party.parts):
+        if not party.parts or party.is_closing or True in map(_IS_TRACED, party.parts):
+            return None
+        if party.by_workers and True in map(_GOES_ALONE, party.parts):
             return None
         for each in call.instances:
             if not each.abilities.prepares_next or each.owes or not self._slots.may_go_on(each):
@@ -580,7 +588,7 @@ class GroupDelivery:
         if is_awaited:
             # Whoever else waits for a slot, as a row that is due, is woken now and takes it first.
             self._loop.call_soon(self.go_on, party)
-        elif party.parts:
+        elif party.parts or party.raw:
             self.go_on(party)
 
     def _note(self, call: GroupCall, outcome: Outcome | None, *, is_vote: bool = False) -> None:
@@ -616,19 +624,15 @@ class GroupDelivery:
                     party.put_back(call.chosen(going_on))
                 await self._outcomes.note_failed(shares, outcome, call.counted)
         finally:
-            for role in [self._roles[recipient.role.id] for recipient in recipients]:
-                role.keys_in_hand.end(call.positions)
-                self._gathering.note_idle(role)
+            self._outcomes.end_keys(call)
+            for recipient in recipients:
+                self._gathering.note_idle(self._roles[recipient.role.id])
             if not call.apart:
                 self._end(call)
         if call.apart:
             try:
                 while call.apart:
-                    (small, going), *call.apart = call.apart
-                    if self._is_finishing:
-                        self._outcomes.leave_all(going, [small])
-                    else:
-                        await self._outcomes.bring_in_run(going, small)
+                    await self._outcomes.bring_next_apart(call, is_finishing=self._is_finishing)
             finally:
                 self._end(call)
         # Whoever else waits for the slots, as a row that is due, is woken now and takes them first.
@@ -671,13 +675,14 @@ class GroupDelivery:
         self._ways.clear()
         parties = dict.fromkeys((*self.all_parties(), *self._left))
         tasks = [party.turn for party in parties if party.turn is not None]
+        tasks += [call.task for party in parties for call in party.at_workers if call.task is not None]
         for party in parties:
             self._outcomes.leave_parts(party.recipients, party.take_all())
-            for small, recipients in party.apart:
-                self._outcomes.leave_all(recipients, [small])
+            for part, recipients in party.apart:
+                self._outcomes.leave_parts(recipients, [part])
             party.apart = []
-        for turn in tasks:
-            turn.cancel()
+        for task in tasks:
+            task.cancel()
         try:
             async with asyncio.timeout(seconds):
                 for party in parties:

@@ -7,7 +7,7 @@ from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.group_calls import Outcome, Shares, failed_together
 from xbus.broker.back.dispatch.parties import Apart, BundleParty, GroupCall
 from xbus.broker.back.dispatch.run_executor import RunLauncher
-from xbus.broker.back.log import LogReader, Part, SmallEnvelope
+from xbus.broker.back.log import LogReader, PagePart, Part, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults, Serving, transitions
 from xbus.broker.back.recipients import (
     Absent,
@@ -70,13 +70,8 @@ class GroupOutcomes:
         """Bring envelopes no longer; what is not settled of them is read again when the role is served anew."""
         self._roles[recipient.role.id].in_flight.end_all([small.envelope.position for small in bundle])
 
-    def leave_all(self, recipients: Sequence[ServedRole], bundle: Collection[SmallEnvelope]) -> None:
-        """The same for several recipients."""
-        for recipient in recipients:
-            self.leave(recipient, bundle)
-
     def leave_parts(self, recipients: Sequence[ServedRole], parts: Sequence[Part]) -> None:
-        """The same for parts."""
+        """The same for parts, and several recipients."""
         for recipient in recipients:
             for part in parts:
                 self._roles[recipient.role.id].in_flight.end_all(part.positions)
@@ -124,27 +119,63 @@ class GroupOutcomes:
                 self.block(recipient, [smalls[index] for index in sorted(held[recipient])])
             for index in sorted(leaving):
                 getting = [each for each in party.recipients if index not in settled[each] | held[each]]
-                others += [(smalls[index], getting)] if getting else []
+                others += [(part.chosen([index]), getting)] if getting else []
             staying = [index for index in range(len(part.positions)) if index not in leaving]
             kept += [part] if not leaving else [part.chosen(staying)] if staying else []
         party.parts = kept
         return others
 
-    async def bring_in_run(self, recipients: Sequence[ServedRole], small: SmallEnvelope) -> None:
-        """Bring consumers that decide together an envelope in a run; one that can't take part gets it alone."""
-        if len(recipients) < 2:
-            for recipient in recipients:
-                self.set_aside(recipient, [small])
-            return
-        self.leave_all(recipients, [small])
-        present = await self._launcher.gather(
-            small.envelope, recipients, lambda each: self._eligibility.in_turn(each, small.envelope)
-        )
-        if present:
-            self._launcher.begin(small.envelope, present, {}, self._context)
+    async def bring_in_run(
+        self, recipients: Sequence[ServedRole], part: Part, *, holds_key: bool = False
+    ) -> Sequence[RecipientProxy]:
+        """Bring consumers that decide together an envelope in a run; one that can't take part gets it alone.
+
+        Args:
+            holds_key: whether its ordering key is in hand for it already.
+
+        Returns:
+            The instances for which a run has begun.
+        """
+        (small,) = part.smalls()
+        present: Sequence[RecipientProxy] = ()
+        if len(recipients) > 1:
+            self.leave_parts(recipients, [part])
+            present = await self._launcher.gather(
+                small.envelope,
+                recipients,
+                lambda each: self._eligibility.in_turn(each, small.envelope),
+                holds_key=holds_key,
+            )
+            if present:
+                self._launcher.begin(small.envelope, present, {}, self._context)
+            recipients = [each for each in recipients if self._eligibility.in_turn(each, small.envelope)]
         for recipient in recipients:
-            if self._eligibility.in_turn(recipient, small.envelope):
-                self.set_aside(recipient, [small])
+            self.set_aside(recipient, [small])
+        return present
+
+    async def bring_next_apart(self, call: GroupCall, *, is_finishing: bool) -> None:
+        """Bring the next envelope of a call that can't go with others.
+
+        Its ordering key stays in hand until then: nothing that waits behind it may come before it.
+        """
+        (part, going), *call.apart = call.apart
+        begun: Sequence[RecipientProxy] = ()
+        try:
+            if is_finishing:
+                self.leave_parts(going, [part])
+            else:
+                begun = await self.bring_in_run(going, part, holds_key=True)
+        finally:
+            # A run ends it itself.
+            brought = [each.role.id for each in begun]
+            for role in [self._roles[each.role.id] for each in call.instances if each.role.id not in brought]:
+                role.keys_in_hand.end(part.positions)
+
+    def end_keys(self, call: GroupCall) -> None:
+        """Let go of the ordering keys of what came back, but for those of envelopes that are brought apart."""
+        apart = {part.positions[0] for part, _ in call.apart}
+        for role in [self._roles[each.role.id] for each in call.instances]:
+            role.keys_in_hand.end([each for each in call.positions if each not in apart] if apart else call.positions)
 
     # -- outcomes --------------------------------------------------------------------------------------------------
 
@@ -178,7 +209,7 @@ class GroupOutcomes:
             at: dict[int, BundleResult] = {each.role.id: results[place] for each, results in outcome.items()}
             if len(at) > 1 and set(at.values()) == {BundleStatus.GOES_ALONE}:
                 going = [each for each in recipients if self._goes_on(party, each)]
-                apart.append((small, going))
+                apart.append((PagePart.of([small]), going))
                 for recipient in recipients:
                     if recipient not in going:
                         self._leave_one(recipient, small)

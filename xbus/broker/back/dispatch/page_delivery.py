@@ -159,7 +159,7 @@ class PageDelivery:
     def _must_end_first(self, party: BundleParty) -> bool:
         """Check whether envelopes of a party must be on their way before its consumers get any in another one."""
         wants_order = any(self._roles[recipient.role.id].keys.is_wanted for recipient in party.recipients)
-        return bool(party.parts or (party.is_under_way and wants_order))
+        return bool(party.has_waiting or (party.is_under_way and wants_order))
 
     def _count_usual(
         self, smalls: Sequence[SmallEnvelope], ways: Sequence[Way], recipients: Mapping[Way, Sequence[ServedRole]]

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, groupby
 from types import MappingProxyType
 from typing import TypeAlias
 
-from xbus.broker.back.log import BundleEntry, Part, SmallEnvelope
+from xbus.broker.back.log import BundleEntry, PagePart, Part, SmallEnvelope
 from xbus.broker.back.progress import RESERVE_POSITIONS, ConsumerRole
-from xbus.broker.back.recipients import RecipientFailed, RecipientProxy, ServedRole
+from xbus.broker.back.recipients import BundleStatus, RecipientFailed, RecipientProxy, ServedRole
 from xbus.errors import CallError
 from xbus.rpc.codec import Value
 
@@ -32,8 +32,8 @@ BUNDLE_SECONDS = 0.1
 """A bundle is cut so that it takes about this long. More spares calls, and makes others wait longer for their turn."""
 
 
-Apart: TypeAlias = tuple[SmallEnvelope, list[ServedRole]]
-"""An envelope that is to be brought without those that wait, and who gets it."""
+Apart: TypeAlias = tuple[Part, list[ServedRole]]
+"""An envelope that is to be brought without those that wait, as a part, and who gets it."""
 
 
 class BundleSize:
@@ -73,7 +73,10 @@ class BundleParty:
         most: so many go together at the most, to all takers; each of them gets its share.
         out: the calls that hand envelopes over, and whose outcome is not noted.
         turn: the task that waits for slots and keys, or brings what can't go with others; None where none does.
-        by_workers: whether workers may be before its consumer.
+        raw: the envelopes that wait for workers, in the order of the log; behind these they wait in ``parts``.
+        at_workers: the calls that take envelopes through workers, in the order of the log.
+        worker_size: how many of them go together.
+        by_workers: whether workers may be before its consumers.
         is_closing: whether nothing more is added, as one of them has left it.
         change: set when anything was taken or ends; None while nobody waits for that.
     """
@@ -87,6 +90,9 @@ class BundleParty:
         self.most = MOST_TOGETHER if len(recipients) > 1 else MOST_ENVELOPES
         self.out: set[GroupCall] = set()
         self.turn: asyncio.Task[None] | None = None
+        self.raw: list[Part] = []
+        self.at_workers: list[WorkerCall] = []
+        self.worker_size = BundleSize()
         self.by_workers = False
         self.is_closing = False
         self.change: asyncio.Event | None = None
@@ -104,7 +110,7 @@ class BundleParty:
     @property
     def is_idle(self) -> bool:
         """Check whether nothing waits, and nothing is under way."""
-        return not self.parts and not self.is_under_way
+        return not self.has_waiting and not self.is_under_way
 
     @property
     def is_under_way(self) -> bool:
@@ -133,23 +139,69 @@ class BundleParty:
         self.is_closing = True
         found: list[SmallEnvelope] = []
         for apart in (self.apart, *[call.apart for call in self.out]):
-            for small, recipients in apart:
+            for part, recipients in apart:
                 if recipient in recipients:
                     recipients.remove(recipient)
-                    found.append(small)
+                    found += part.smalls()
         return found
 
     # -- what waits ------------------------------------------------------------------------------------------------
 
     @property
+    def has_waiting(self) -> bool:
+        """Check whether any envelope waits, for workers or behind them."""
+        return bool(self.parts or self.raw or self.at_workers)
+
+    def unready(self) -> list[Part]:
+        """Give what waits at workers and for workers, as it was sent."""
+        return [*[part for call in self.at_workers for part in call.left()], *self.raw]
+
+    def all_parts(self) -> list[Part]:
+        """Give all that waits."""
+        return [*self.parts, *self.unready()] if self.by_workers else self.parts
+
+    @property
     def waiting_bytes(self) -> int:
         """The bytes of the items that wait, those of envelopes that are brought apart among them."""
-        return sum([part.size for part in self.parts]) + sum([small.size for small, _ in self.apart])
+        return sum([part.size for part in self.all_parts()]) + sum([part.size for part, _ in self.apart])
 
     @property
     def waiting(self) -> int:
         """The number of envelopes that wait, those that are brought apart among them."""
-        return sum([len(part.positions) for part in self.parts]) + len(self.apart)
+        return sum([len(part.positions) for part in self.all_parts()]) + len(self.apart)
+
+    def add(self, part: Part, *, is_ready: bool = False) -> None:
+        """Have further envelopes wait.
+
+        Args:
+            is_ready: whether all workers before the consumers have had them.
+        """
+        if self.by_workers and not is_ready:
+            self.raw.append(part)
+        else:
+            self.parts.append(part)
+
+    # -- what workers get ------------------------------------------------------------------------------------------
+
+    def next_to_workers(self) -> "WorkerCall | None":
+        """Take what goes to workers now, ahead of the consumers; None where that is nothing."""
+        ahead = [len(part.positions) for part in self.parts] + [len(call.bundle) for call in self.at_workers]
+        if not self.raw or sum(ahead) >= self.most or len(self.at_workers) >= max(1, self.takers):
+            return None
+        going, staying = _cut(self.raw, self.worker_size.envelopes)
+        if not self.is_within_reach(going[-1].positions[-1]):
+            return None
+        self.raw = staying
+        self.at_workers.append(call := WorkerCall(self, [small for part in going for small in part.smalls()]))
+        return call
+
+    def take_made(self) -> None:
+        """Have wait for the consumers what workers have made, in the order of the log."""
+        while self.at_workers:
+            self.parts += self.at_workers[0].take_made()
+            if not self.at_workers[0].is_over:
+                return
+            del self.at_workers[0]
 
     @property
     def has_room(self) -> bool:
@@ -171,6 +223,14 @@ class BundleParty:
         """The ordering keys of all that waits."""
         return {key for part in self.parts for key in part.ordering_keys}
 
+    def keys_in_hand(self) -> set[str] | None:
+        """Give the ordering keys of which an instance of the consumers has an envelope; None where none wants order."""
+        in_hand: set[str] | None = None
+        for role in self.roles:
+            if role.keys.is_wanted:
+                in_hand = {*(in_hand or ()), *role.keys_in_hand.all()}
+        return in_hand
+
     def take(self, keys_in_hand: Collection[str] | None = None, most: int = MOST_ENVELOPES) -> list[Part]:
         """Take the next parts: as many envelopes as go together; several takers divide them.
 
@@ -190,14 +250,7 @@ class BundleParty:
             self.parts = []
             return parts
         most = min(most, -(-min(self.waiting, self.most) // max(1, self.takers)))
-        taken: list[Part] = []
-        while parts and most:
-            if len(parts[0].positions) > most:
-                first, parts[0] = parts[0].cut(most)
-                taken.append(first)
-                break
-            most -= len(parts[0].positions)
-            taken.append(parts.pop(0))
+        taken, self.parts = _cut(parts, most)
         return taken
 
     def last_of_next(self, keys_in_hand: Collection[str] | None) -> int:
@@ -237,6 +290,7 @@ class BundleParty:
         for part in self.parts:
             going: list[int] = []
             staying: list[int] = []
+            is_over = is_over or _goes_apart(taken, part)
             for index, key in enumerate(part.ordering_keys):
                 is_over = is_over or len(keys) == most or key in keys
                 if is_over or key in keys_in_hand:
@@ -259,7 +313,8 @@ class BundleParty:
 
     def take_all(self) -> list[Part]:
         """Take all that waits."""
-        taken, self.parts = self.parts, []
+        taken = self.all_parts()
+        self.parts, self.raw, self.at_workers = [], [], []
         self.note_change()
         return taken
 
@@ -282,9 +337,18 @@ class BundleParty:
             # What was taken goes out first: whoever adds what comes next keeps the loop for long.
             await asyncio.sleep(0)
 
+    async def key_free(self) -> None:
+        """Wait until an envelope that waits is of no ordering key that an instance of the consumers has in hand."""
+        while self.parts and self.recipients:
+            in_hand = self.keys_in_hand()
+            if in_hand is None or not in_hand >= (keys := self.keys):
+                return
+            key = next(iter(keys))
+            await next(role.keys_in_hand for role in self.roles if key in role.keys_in_hand).changed()
+
     async def emptied(self) -> None:
         """Wait until nothing waits."""
-        while self.parts:
+        while self.has_waiting:
             await self._changed()
 
     async def all_back(self) -> None:
@@ -389,6 +453,73 @@ class GroupCall:
     def bundle(self) -> list[SmallEnvelope]:
         """Give the envelopes as objects."""
         return [small for part in self.parts for small in part.smalls()]
+
+
+class WorkerCall:
+    """Envelopes that pass workers before they go to the consumers of a party.
+
+    Args:
+        party: in which they wait.
+        bundle: the envelopes, as they were sent.
+
+    Attributes:
+        task: what carries it out.
+        made: for each envelope what the workers made of it, or why they did not; ``NOT_BEGUN`` while that is open.
+    """
+
+    task: asyncio.Task[None] | None = None
+
+    def __init__(self, party: BundleParty, bundle: Sequence[SmallEnvelope]) -> None:
+        self.party = party
+        self.bundle = bundle
+        self.made: list[SmallEnvelope | BundleStatus] = [BundleStatus.NOT_BEGUN] * len(bundle)
+        self._taken = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Check whether all that was made was taken."""
+        return self._taken == len(self.made)
+
+    def left(self) -> list[Part]:
+        """Give the envelopes that were not taken, as they were sent."""
+        return [] if self.is_over else [PagePart.of(self.bundle[self._taken :])]
+
+    def take_made(self) -> list[Part]:
+        """Take the next envelopes, up to the first one of which it is open what becomes of it."""
+        found: list[Part] = []
+        for status, group in groupby(self.made[self._taken :], key=_status):
+            if status is BundleStatus.NOT_BEGUN:
+                break
+            until = self._taken + len(list(group))
+            pairs = zip(self.bundle[self._taken : until], self.made[self._taken : until], strict=True)
+            # What goes alone is read anew: it is here as it was sent.
+            made = [after if isinstance(after, SmallEnvelope) else before for before, after in pairs]
+            found.append(PagePart.of(made, goes_alone=status is not None))
+            self._taken = until
+        return found
+
+
+def _status(made: SmallEnvelope | BundleStatus) -> BundleStatus | None:
+    return made if isinstance(made, BundleStatus) else None
+
+
+def _cut(parts: Sequence[Part], most: int) -> tuple[list[Part], list[Part]]:
+    """Give the first parts with so many envelopes at most, of which none goes alone beside others; and the rest."""
+    taken: list[Part] = []
+    left = list(parts)
+    while left and most and not _goes_apart(taken, left[0]):
+        if len(left[0].positions) > most:
+            first, left[0] = left[0].cut(most)
+            taken.append(first)
+            break
+        most -= len(left[0].positions)
+        taken.append(left.pop(0))
+    return taken, left
+
+
+def _goes_apart(taken: Sequence[Part], part: Part) -> bool:
+    """Check whether a part does not go with those before it, as one of them goes alone."""
+    return bool(taken) and (part.goes_alone or taken[-1].goes_alone)
 
 
 def positions_of(parts: Sequence[Part]) -> Sequence[int]:

@@ -15,8 +15,7 @@ from xbus.broker.back.recipients import BreakerProbes, ServedRole
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.database.paging import portions
 from xbus.broker.journal.log.deliveries import read_due_deliveries, read_next_due
-from xbus.broker.journal.log.ordered import HeldKey, read_key_rows, read_states
-from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.log.reading import HeldKey, LogEnvelope, read_key_rows, read_states
 from xbus.broker.journal.writes import DeliveryRow, PauseEntry
 from xbus.clock import Clock
 from xbus.states import DeliveryState

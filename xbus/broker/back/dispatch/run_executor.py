@@ -223,11 +223,14 @@ class RunLauncher:
         envelope: LogEnvelope,
         recipients: Sequence[ServedRole],
         may_go: Callable[[ServedRole], bool],
+        *,
+        holds_key: bool = False,
     ) -> list[RecipientProxy]:
         """Wait until all that may go have a free slot, and take it. Recipients that go away meanwhile are left out.
 
         Args:
             may_go: whether a recipient may still go; asked again after each wait.
+            holds_key: whether its ordering key is in hand for it, and need not be waited for.
 
         Returns:
             For each that goes the instance whose slot was taken; begin a run for them, or give each back.
@@ -236,7 +239,8 @@ class RunLauncher:
         for recipient in recipients:
             await self.predecessor_over(recipient)
             role = self._roles[recipient.role.id]
-            await role.keys_in_hand.free(role.keys.key(envelope))
+            if not holds_key:
+                await role.keys_in_hand.free(role.keys.key(envelope))
         return await self._gathering.take(recipients, may_go)
 
     async def predecessor_over(self, recipient: ServedRole) -> None:

@@ -32,17 +32,12 @@ from xbus.broker.journal.log.reading import (
     read_small_events,
 )
 from xbus.broker.journal.log.sessions import read_emitter_logins
-from xbus.broker.journal.log.slices import (
-    EventLists,
-    Place,
-    Slice,
-    SliceBounds,
-    Stretch,
-    read_slice,
-    read_types,
-)
+from xbus.broker.journal.log.slices.items import read_slice
+from xbus.broker.journal.log.slices.listing import EventLists, read_types
+from xbus.broker.journal.log.slices.values import Place, Slice, SliceBounds, Stretch
 from xbus.broker.journal.operations.corrections import read_corrected_events
-from xbus.broker.journal.writes import OutputPage, Sealed
+from xbus.broker.journal.writes import Sealed
+from xbus.broker.journal.writes.bulk import OutputPage
 from xbus.errors import JournalError, JournalUnavailable, WentBack
 from xbus.graph import Graph
 from xbus.rpc.bell import Bell

@@ -67,6 +67,11 @@ class GroupPart(NamedTuple):
         return False
 
     @property
+    def goes_alone(self) -> bool:
+        """Check whether each envelope goes alone: what workers have had is no column of a group any more."""
+        return False
+
+    @property
     def items(self) -> int:
         """The number of items of all envelopes."""
         return sum(self.group.items)
@@ -148,22 +153,23 @@ class PagePart(NamedTuple):
         positions: theirs.
         size: the bytes of their items and headers.
         is_traced: whether any of them is.
+        goes_alone: whether each goes in a run, as workers could not take it together with others.
     """
 
     envelopes: "Sequence[SmallEnvelope]"
     positions: Sequence[int]
     size: int
     is_traced: bool
+    goes_alone: bool = False
 
     @classmethod
-    def of(cls, envelopes: "Sequence[SmallEnvelope]") -> "PagePart":
+    def of(cls, envelopes: "Sequence[SmallEnvelope]", *, goes_alone: bool = False) -> "PagePart":
         """Make a part of envelopes."""
         positions = [small.envelope.position for small in envelopes]
         headers = [headers for small in envelopes if (headers := small.envelope.head.headers) is not None]
+        size, is_traced = sum([small.size for small in envelopes]), tracing.IN_BYTES in b" ".join(headers)
         # No function is called for each of them.
-        return cls(
-            envelopes, positions, sum([small.size for small in envelopes]), tracing.IN_BYTES in b" ".join(headers)
-        )
+        return cls(envelopes, positions, size, is_traced, goes_alone)
 
     @property
     def ordering_keys(self) -> list[str]:
@@ -190,11 +196,11 @@ class PagePart(NamedTuple):
 
     def cut(self, number: int) -> "tuple[PagePart, PagePart]":
         """Give the first envelopes, and the others."""
-        return PagePart.of(self.envelopes[:number]), PagePart.of(self.envelopes[number:])
+        return self.chosen(range(number)), self.chosen(range(number, len(self.envelopes)))
 
     def chosen(self, indexes: Sequence[int]) -> "PagePart":
         """Give the part of some of these envelopes, by their indexes among them, which grow."""
-        return PagePart.of([self.envelopes[each] for each in indexes])
+        return PagePart.of([self.envelopes[each] for each in indexes], goes_alone=self.goes_alone)
 
 
 Part: TypeAlias = GroupPart | PagePart

@@ -12,18 +12,9 @@ from uuid import UUID
 from xbus.broker.back.log.small import GroupPart, SmallEnvelope
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.log.segments import Segment
-from xbus.broker.journal.log.slices import (
-    EventHead,
-    ItemSpan,
-    ListedEvent,
-    ListPage,
-    Place,
-    SegmentSize,
-    Slice,
-    SliceBounds,
-    Stretch,
-    cut_slice,
-)
+from xbus.broker.journal.log.slices.items import ItemSpan, SegmentSize, cut_slice
+from xbus.broker.journal.log.slices.listing import ListedEvent, ListPage
+from xbus.broker.journal.log.slices.values import EventHead, Place, Slice, SliceBounds, Stretch
 from xbus.broker.journal.writes import Append, PutEnvelope, PutEvent, Sealed, SealedEnvelope, SealedGroup
 
 NEWEST_BYTES = 16 * 1024 * 1024

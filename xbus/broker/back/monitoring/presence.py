@@ -11,7 +11,7 @@ from xbus.broker.back.bulk import OutputAttempt
 from xbus.broker.back.recipients import RecipientProxy, Registry
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.entries import RunnerEntry
+from xbus.broker.journal.log.bots import RunnerEntry
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.operations.roles import read_presence
 from xbus.broker.journal.writes import NotePresence, PresenceInstance, PresenceRow, PresenceWork

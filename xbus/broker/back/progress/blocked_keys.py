@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from xbus.broker.journal.log.ordered import HeldKey
-from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.log.reading import HeldKey, LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import DeliveryState
 

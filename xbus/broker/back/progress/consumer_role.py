@@ -335,16 +335,6 @@ class ConsumerRoles(dict[int, ConsumerRole]):
         role = self[role_id] = ConsumerRole(role_id, self._breakers[role_id], self._behind_after)
         return role
 
-    def all_in_hand(self, recipients: Iterable[ServedRole]) -> set[str] | None:
-        """Give the ordering keys of which an instance of some consumers has an envelope; None where none wants
-        order."""
-        in_hand: set[str] | None = None
-        for recipient in recipients:
-            role = self[recipient.role.id]
-            if role.keys.is_wanted:
-                in_hand = {*(in_hand or ()), *role.keys_in_hand.all()}
-        return in_hand
-
     # -- subscribers of role events: a worker has no state here ------------------------------------------------------
 
     def arrived(self, recipient: ServedRole) -> None:

@@ -9,7 +9,7 @@ from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors, read_role_services
-from xbus.broker.journal.log.ordered import read_free_keys, read_key_rows
+from xbus.broker.journal.log.reading import read_free_keys, read_key_rows
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import DeliveryState
 

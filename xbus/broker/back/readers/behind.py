@@ -9,8 +9,8 @@ from shlex import quote
 from xbus.broker.back.readers.desks import ReaderDesks
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog
-from xbus.broker.journal.log.slices import Place
-from xbus.broker.journal.readers import read_readers
+from xbus.broker.journal.log.slices.values import Place
+from xbus.broker.journal.readers.settings import read_readers
 from xbus.broker.journal.readers.status import ReaderStatus, list_readers
 from xbus.broker.journal.readers.subscriptions import ended_readers, list_subscriptions
 from xbus.broker.journal.retention.reader_lags import BehindReader, find_behind, set_detached

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
-from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.log.slices.values import Place
 from xbus.broker.journal.readers.parked import BatchFailure
 from xbus.errors import Refused
 from xbus.ids import parse_uuid

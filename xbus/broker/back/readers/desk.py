@@ -17,21 +17,21 @@ from xbus.broker.back.readers.steps import RangeSteps
 from xbus.broker.back.readers.waiting import WaitingCalls
 from xbus.broker.back.reading import event_map
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.slices import DamagedItems, Place, Slice, SliceBounds
-from xbus.broker.journal.readers import (
+from xbus.broker.journal.log.slices.items import DamagedItems
+from xbus.broker.journal.log.slices.values import Place, Slice, SliceBounds
+from xbus.broker.journal.readers.parked import BatchFailure, park, park_next, postpone
+from xbus.broker.journal.readers.ranges import ReaderRange, read_served_ranges
+from xbus.broker.journal.readers.settings import ReaderEntry
+from xbus.broker.journal.readers.steps import (
     ActNote,
     LeaseOf,
     ReaderAct,
-    ReaderEntry,
-    ReaderRange,
     SettleStep,
     lease_lost,
     pass_idle,
     pass_to,
-    read_served_ranges,
     release,
 )
-from xbus.broker.journal.readers.parked import BatchFailure, park, park_next, postpone
 from xbus.clock import Clock, span
 from xbus.errors import JournalUnavailable, Refused
 from xbus.rpc.messages import BatchAnswer, ClaimedBatchMap, RangesAnswer

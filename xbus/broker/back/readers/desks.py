@@ -12,10 +12,10 @@ from xbus.broker.back.readers.desk import ReaderDesk
 from xbus.broker.back.readers.failing import FailingBatches, NextAttempt
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.bots.entries import RunnerEntry
+from xbus.broker.journal.log.bots import RunnerEntry
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
-from xbus.broker.journal.readers import ReaderEntry, read_readers
 from xbus.broker.journal.readers.parked import BatchFailure
+from xbus.broker.journal.readers.settings import ReaderEntry, read_readers
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.config import BackSettings
 from xbus.errors import JournalUnavailable, Refused

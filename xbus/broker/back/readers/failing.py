@@ -10,7 +10,8 @@ from random import Random
 
 from xbus.broker.back.progress import RetryPolicy
 from xbus.broker.back.recipients import CircuitBreaker
-from xbus.broker.journal.readers import ReaderEntry, ReaderRange
+from xbus.broker.journal.readers.ranges import ReaderRange
+from xbus.broker.journal.readers.settings import ReaderEntry
 from xbus.clock import Clock, span
 from xbus.config import BackSettings
 

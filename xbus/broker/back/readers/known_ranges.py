@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from xbus.broker.back.readers.sharing import RangeLease, RangeSharing
-from xbus.broker.journal.readers import LeaseOf, ReaderRange, lease_lost
+from xbus.broker.journal.readers.ranges import ReaderRange
+from xbus.broker.journal.readers.steps import LeaseOf, lease_lost
 from xbus.clock import Clock
 
 

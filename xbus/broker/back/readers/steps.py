@@ -3,16 +3,9 @@
 from datetime import datetime
 
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.slices import Place
-from xbus.broker.journal.readers import (
-    LeaseOf,
-    ReaderRange,
-    SettleStep,
-    put_out,
-    settle,
-    settle_and_put_out,
-    take,
-)
+from xbus.broker.journal.log.slices.values import Place
+from xbus.broker.journal.readers.ranges import ReaderRange
+from xbus.broker.journal.readers.steps import LeaseOf, SettleStep, put_out, settle, settle_and_put_out, take
 
 
 class RangeSteps:

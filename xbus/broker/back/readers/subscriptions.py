@@ -8,8 +8,7 @@ from shlex import quote
 from xbus.broker.back.readers.calls import FailedCall
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.readers.parked import ParkedBatch, list_parked_batches
-from xbus.broker.journal.readers.status import ReaderStatus, list_readers
-from xbus.broker.journal.readers.subscribers import SubscriberStatus
+from xbus.broker.journal.readers.status import ReaderStatus, SubscriberStatus, list_readers
 from xbus.broker.journal.readers.subscriptions import CallFailure, SubscriptionEntry, list_subscriptions, note_call
 from xbus.clock import Clock
 from xbus.rpc.messages import SubscriptionHealthMap, SubscriptionMap

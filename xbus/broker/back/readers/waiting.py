@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from uuid import UUID
 
 from xbus.broker.back.log import LogSlices
-from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.log.slices.values import Place
 
 
 class WaitingCalls:

@@ -32,7 +32,7 @@ from xbus.broker.back.recipients.heartbeats import Heartbeats, Readiness
 from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, EventResponse, Responses
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent
-from xbus.broker.journal.writes import OutputPage
+from xbus.broker.journal.writes.bulk import OutputPage
 from xbus.config import BackSettings
 from xbus.errors import CallError, Failed
 from xbus.ids import texts_of

@@ -13,7 +13,7 @@ from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.overlays import EventOverlay
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
-from xbus.broker.journal.writes import OutputPage
+from xbus.broker.journal.writes.bulk import OutputPage
 from xbus.graph import Graph
 from xbus.rpc.codec import unpack_items
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from xbus.broker.back.log import RunBatch
 from xbus.broker.back.recipients import Absent, RecipientFailed
-from xbus.broker.journal.writes import OutputPage
+from xbus.broker.journal.writes.bulk import OutputPage
 
 Portion: TypeAlias = RunBatch | OutputPage
 """Items that go to a recipient together: they themselves, or where they lie in the journal."""

@@ -12,7 +12,7 @@ from xbus.broker.back.recipients import Absent, RecipientFailed, RecipientProxy,
 from xbus.broker.back.run.flow_control import CallWindow, Portion, StageInbox, together
 from xbus.broker.back.run.plan import EventPlan, NodeWays, Unrouted, names_aside, names_behind
 from xbus.broker.journal.log.reading import LogEvent
-from xbus.broker.journal.writes import OutputPage
+from xbus.broker.journal.writes.bulk import OutputPage
 from xbus.graph import Node
 from xbus.rpc.codec import Value
 

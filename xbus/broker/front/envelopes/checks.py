@@ -86,10 +86,6 @@ class Checks:
         configuration.on_change(self._allowed.clear)
         self.throttle = Throttle(configuration, clock.monotonic)
 
-    def of(self, emitter_id: int) -> "EmitterChecks":
-        """Give the checks of an emitter's items and events."""
-        return EmitterChecks(self, emitter_id)
-
     def limits(self, emitter_id: int) -> EnvelopeLimits:
         """Give the limits of an emitter's envelopes."""
         own = self.throttle.limits(emitter_id)
@@ -317,31 +313,6 @@ def _reply_wanted(type_name: str) -> Refused:
         "send its envelope by single calls",
         code="reply_wanted",
     )
-
-
-@dataclass(slots=True)
-class EmitterChecks:
-    """The checks of what one emitter sends."""
-
-    checks: Checks
-    emitter_id: int
-
-    @property
-    def limits(self) -> EnvelopeLimits:
-        """The limits of its envelopes."""
-        return self.checks.limits(self.emitter_id)
-
-    def event_type(self, type_name: str) -> EventType:
-        """Give an event type that it may send; see ``Checks.event_type``."""
-        return self.checks.event_type(self.emitter_id, type_name)
-
-    def is_compressed(self, type_name: str) -> bool:
-        """Check whether the journal compresses the items of an event type."""
-        return self.checks.is_compressed(type_name)
-
-    def charge(self, items: int, data_bytes: int) -> None:
-        """Let items pass that come in now; see ``Throttle.charge``."""
-        self.checks.throttle.charge(self.emitter_id, items, data_bytes)
 
 
 def check_room(envelope_id: UUID, items: int, data_bytes: int, limits: EnvelopeLimits) -> None:

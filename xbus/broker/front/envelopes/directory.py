@@ -480,13 +480,11 @@ class EnvelopeDirectory:
         if pruned is None:
             if len(self._pruned) >= COMPARED:
                 del self._pruned[next(iter(self._pruned))]
-            checks = self._checks.of(stored.emitter_id)
-            pruned = self._pruned[stored.envelope_id] = PrunedKeyedEnvelope(stored, checks)
+            pruned = self._pruned[stored.envelope_id] = PrunedKeyedEnvelope(stored, self._checks)
         return pruned
 
     def _keep(self, state: OpenEnvelopeState) -> OpenEnvelope:
-        checks = self._checks.of(state.emitter_id)
-        envelope = OpenEnvelope(state, self._journal, checks, self._forget, self._answers, self._moment)
+        envelope = OpenEnvelope(state, self._journal, self._checks, self._forget, self._answers, self._moment)
         self._open[state.envelope_id] = envelope
         return envelope
 

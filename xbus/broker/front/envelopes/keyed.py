@@ -4,7 +4,7 @@ told that the key is taken; and the digests that tell the one from the other."""
 import hashlib
 from uuid import UUID
 
-from xbus.broker.front.envelopes.checks import EmitterChecks
+from xbus.broker.front.envelopes.checks import Checks
 from xbus.broker.front.envelopes.closed import PAGE_BYTES, ClosedEnvelope, done
 from xbus.broker.front.envelopes.state import EndedEvent, OpenEnvelopeState, envelope_closed
 from xbus.broker.journal.journal import Journal
@@ -38,7 +38,7 @@ class PrunedKeyedEnvelope:
         checks: lets pass what its emitter sends.
     """
 
-    def __init__(self, stored: StoredEnvelope, checks: EmitterChecks) -> None:
+    def __init__(self, stored: StoredEnvelope, checks: Checks) -> None:
         self._stored = stored
         self._checks = checks
         self._content = OpenEnvelopeState(stored.envelope_id, stored.emitter_id, key=stored.head.key)
@@ -73,7 +73,7 @@ class PrunedKeyedEnvelope:
 
     def _first_name(self, type_name: str) -> str:
         try:
-            return self._checks.event_type(type_name).hashed_name
+            return self._checks.event_type(self.emitter_id, type_name).hashed_name
         except Refused:  # the type may have been removed since; nothing of this is kept
             return type_name
 
@@ -85,7 +85,7 @@ class PrunedKeyedEnvelope:
             raise self._differs()
         if held < items:
             rest = pack_items(unpack_items(data, items)[held:]) if held else data
-            self._content.take(event, items - held, rest, self._checks.limits)
+            self._content.take(event, items - held, rest, self._checks.limits(self.emitter_id))
         return Deferred.of(done(first_index + items))
 
     def end_event(self, event_id: UUID, items: int | None) -> Deferred[EndedEvent]:

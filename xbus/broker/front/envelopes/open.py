@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.front.envelopes.checks import EmitterChecks, check_events, check_room
+from xbus.broker.front.envelopes.checks import Checks, check_events, check_room
 from xbus.broker.front.envelopes.closed import check_same_items, content_differs, other_headers, started_otherwise
 from xbus.broker.front.envelopes.replies import SlowAnswers
 from xbus.broker.front.envelopes.resend_checks import ResendChecks, both
@@ -63,7 +63,7 @@ class OpenEnvelope:
         self,
         state: OpenEnvelopeState,
         journal: Journal,
-        checks: EmitterChecks,
+        checks: Checks,
         forget: Callable[["OpenEnvelope"], None],
         answers: SlowAnswers,
         moment: Callable[[], datetime],
@@ -95,9 +95,7 @@ class OpenEnvelope:
     @property
     def receipt(self) -> SealReceipt | None:
         """The receipt of its seal; None while it is not sealed, or if it never will be."""
-        closing = self.state.closing
-        is_done = closing is not None and closing.done() and not closing.cancelled()
-        return closing.result() if closing is not None and is_done and closing.exception() is None else None
+        return None if self.state.closing is None else self.state.closing.answer
 
     def hold(self, session: bytes) -> None:
         """Have one session alone go on with it, from its beginning."""
@@ -174,10 +172,11 @@ class OpenEnvelope:
             self._comparisons.agreed(("type", event_id))
             return event_id
         self.state.check_open()
-        check_events(self.state.envelope_id, len(self.state.events) + 1, self._checks.limits)
-        event_type = self._checks.event_type(type_name)
-        if tags.size:
-            check_room(self.state.envelope_id, self.state.items, self.state.data_bytes + tags.size, self._checks.limits)
+        limits = self._checks.limits(self.emitter_id)
+        check_events(self.state.envelope_id, len(self.state.events) + 1, limits)
+        event_type = self._checks.event_type(self.emitter_id, type_name)
+        if tags is not NO_TAGS:
+            check_room(self.state.envelope_id, self.state.items, self.state.data_bytes + tags.size, limits)
         event = self.state.start_event(event_id, type_name, event_type.hashed_name, tags)
         if not event_type.immediate_reply:
             about = (event_type.id, type_name, event_type.hashed_name, event_type.graph_id, event_type.compress)
@@ -220,9 +219,10 @@ class OpenEnvelope:
                 f"send the items from index {event.items} on",
                 code="index_gap",
             )
-        self._checks.charge(items, len(data))
-        first_index = self.state.take(event, items, data, self._checks.limits)
-        compress = self._checks.is_compressed(event.type_name)
+        self._checks.throttle.charge(self.emitter_id, items, len(data))
+        first_index = self.state.take(event, items, data, self._checks.limits(self.emitter_id))
+        kind = event.kind
+        compress = self._checks.is_compressed(event.type_name) if kind is None else kind.compress
         write = Append(self.state.envelope_id, event_id, first_index, items, data, compress)
         return Deferred(self.write(write)).map(lambda _: first_index + items)
 
@@ -299,7 +299,7 @@ class OpenEnvelope:
             )
             self._other_content(("items", event_id), refusal)
             raise refusal
-        if items is not None or not event.ended:
+        if self.state.key is not None and (items is not None or not event.ended):
             self._comparisons.agreed(("items", event_id))
         if event.asking is not None:
             return Deferred.of(event.asking)
@@ -357,7 +357,7 @@ class OpenEnvelope:
         self.state.check_sealable()
         self.state.sealed_at = at = self._moment()
         content = self.state.content(at)
-        if content is not None and not self._checks.checks.is_called_so(content.types[0]):
+        if content is not None and not self._checks.is_called_so(content.types[0]):
             # Recipients get it by the present name of its type, which the journal has.
             content = None
         seal = Seal(

@@ -214,7 +214,8 @@ class OpenEnvelopeState:
         digest = None if self.key is None else hashlib.sha256()
         event = OpenEventState(event_id, number, type_name, first_name, digest=digest, tags=tags)
         self.events[event_id] = event
-        self.data_bytes += tags.size
+        if tags is not NO_TAGS:
+            self.data_bytes += tags.size
         return event
 
     def take(self, event: OpenEventState, items: int, data: bytes, limits: EnvelopeLimits) -> int:

@@ -4,5 +4,5 @@ It finds the envelopes whose items may move into files, notes the files and the 
 segments that were archived. It never opens a file: the Spark worker writes and reads Parquet. The archive of the
 Spark worker imports this package, and so do readers of archived envelopes. The broker runs a restore as a command.
 
-Face: ``plans``, ``reading``, ``records``, ``restoring``, ``runs``, ``segments``.
+Face: ``plans``, ``reading`` and ``records``.
 """

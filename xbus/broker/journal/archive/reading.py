@@ -92,13 +92,7 @@ def count_archived(connection: sa.Connection, after: int, until: int) -> int:
 
 def archived_bytes(connection: sa.Connection, envelope_id: UUID) -> int | None:
     """Sum the bytes of an envelope's items if only an archive has them; None otherwise."""
-    envelope = model.envelope.c
-    wanted = sa.select(envelope.bytes).join(
-        model.archived_envelope, model.archived_envelope.c.envelope_id == envelope.id
-    )
-    found = connection.execute(wanted.where(envelope.id == envelope_id, envelope.pruned_at.is_not(None)))
-    size = found.one_or_none()
-    return None if size is None else int(size.bytes or 0)
+    return find_archived_bytes(connection, [envelope_id]).get(envelope_id)
 
 
 def find_archived_bytes(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> dict[UUID, int]:

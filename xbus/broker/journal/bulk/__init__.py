@@ -5,6 +5,5 @@ written, takes side files over, and removes what counts for nothing. Nothing her
 the back does. Executors of Spark import ``segment_reader`` and ``part_writer`` alone, as each process begins with its
 imports.
 
-Face: ``adoption``, ``cleaning``, ``outputs``, ``part_writer``, ``segment_reader``, ``side_files``, ``status``,
-``summaries``.
+Face: ``cleaning``, ``outputs``, ``part_writer``, ``segment_reader`` and ``side_files``.
 """

@@ -1,16 +1,22 @@
 """Outputs of bulk workers as they are stored: read page by page, and added up. Each function is one short read."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.bulk.cleaning import ARCHIVED
 from xbus.broker.journal.database.compression import verified
 from xbus.broker.journal.database.paging import first_page
+from xbus.broker.journal.database.rows import NamedRow, columns_for, value_of
+from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY, SELECT_DELIVERIES, as_delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.broker.journal.writes.bulk import OutputPage, Place
+from xbus.states import AttemptState, DeliveryState
 
 BEGINNING: Place = (-1, -1)
 """Before the first segment."""
@@ -126,51 +132,159 @@ def read_output_page(
     return OutputPage(attempt_id, after, (last_part, last_number), len(page), items, data_bytes)
 
 
-_place = sa.tuple_(model.bulk_segment.c.part, model.bulk_segment.c.number)
+_SEGMENT = model.bulk_segment.c
+_place = sa.tuple_(_SEGMENT.part, _SEGMENT.number)
+_SIZE = sa.func.length(_SEGMENT.data)
 _INTEGER = sa.Integer()
 _AFTER = sa.and_(
-    model.bulk_segment.c.attempt_id == sa.bindparam("of_attempt"),
+    _SEGMENT.attempt_id == sa.bindparam("of_attempt"),
     _place > sa.tuple_(sa.bindparam("after_part", type_=_INTEGER), sa.bindparam("after_number", type_=_INTEGER)),
 )
+_IN_ORDER = (_SEGMENT.part, _SEGMENT.number)
 _HASHES = (
-    sa.select(
-        model.bulk_segment.c["items"],
-        sa.func.length(model.bulk_segment.c.data).label("size"),
-        model.bulk_segment.c.hash,
-    )
-    .where(model.bulk_segment.c.attempt_id == sa.bindparam("attempt_id"))
-    .order_by(model.bulk_segment.c.part, model.bulk_segment.c.number)
+    sa.select(_SEGMENT["items"], _SIZE, _SEGMENT.hash)
+    .where(_SEGMENT.attempt_id == sa.bindparam("attempt_id"))
+    .order_by(*_IN_ORDER)
 )
 _ITEMS = sa.select(model.bulk_attempt.c["items"]).where(model.bulk_attempt.c.id == sa.bindparam("attempt_id"))
-_SIZES = (
-    sa.select(model.bulk_segment.c.part, model.bulk_segment.c.number, sa.func.length(model.bulk_segment.c.data))
-    .where(_AFTER)
-    .order_by(model.bulk_segment.c.part, model.bulk_segment.c.number)
-    .limit(256)
-)
+_SIZES = sa.select(_SEGMENT.part, _SEGMENT.number, _SIZE).where(_AFTER).order_by(*_IN_ORDER).limit(256)
 _COUNTED_SIZES = (
-    sa.select(
-        model.bulk_segment.c.part,
-        model.bulk_segment.c.number,
-        model.bulk_segment.c["items"],
-        sa.func.length(model.bulk_segment.c.data),
-    )
-    .where(_AFTER, model.bulk_segment.c["items"] > 0)
-    .order_by(model.bulk_segment.c.part, model.bulk_segment.c.number)
+    sa.select(_SEGMENT.part, _SEGMENT.number, _SEGMENT["items"], _SIZE)
+    .where(_AFTER, _SEGMENT["items"] > 0)
+    .order_by(*_IN_ORDER)
     .limit(256)
 )
 _SEGMENTS = (
-    sa.select(
-        model.bulk_segment.c.part,
-        model.bulk_segment.c.number,
-        model.bulk_segment.c["items"],
-        model.bulk_segment.c.data,
-        model.bulk_segment.c.hash,
-        model.bulk_segment.c.first_index,
-        model.bulk_segment.c.sources,
-    )
+    sa.select(*(_SEGMENT[name] for name in ("part", "number", "items", "data", "hash", "first_index", "sources")))
     .where(_AFTER)
     .where(_place <= sa.tuple_(sa.bindparam("last_part", type_=_INTEGER), sa.bindparam("last_number", type_=_INTEGER)))
-    .order_by(model.bulk_segment.c.part, model.bulk_segment.c.number)
+    .order_by(*_IN_ORDER)
 )
 """Made once, as all of an output is read by them."""
+
+
+# -- status ------------------------------------------------------------------------------------------------------------
+# The outputs that count at the start of the back, and how far each has come.
+#
+# Each function is one short read.
+
+
+@dataclass(frozen=True, slots=True)
+class LiveAttempt:
+    """An attempt that counts: in the making, or ready.
+
+    Args:
+        graph_id: the version of the graph with the node.
+        node: the node's name.
+        role_id: the worker role that makes it.
+        event_items: the number of the event's items.
+        items: the number of its own items; None unless it is ready.
+    """
+
+    attempt_id: UUID
+    event_id: UUID
+    envelope_id: UUID
+    graph_id: int
+    node: str
+    role_id: int
+    state: AttemptState
+    started_at: datetime
+    lease_until: datetime
+    progress: float
+    event_items: int
+    items: int | None
+
+
+def read_live_attempts(connection: sa.Connection) -> list[LiveAttempt]:
+    """Read all attempts that count, the oldest first."""
+    attempt = model.bulk_attempt.c
+    statement = (
+        sa.select(
+            *columns_for(LiveAttempt, model.bulk_attempt),
+            *(attempt.id.label("attempt_id"), model.event.c.envelope_id, model.event.c["items"].label("event_items")),
+            *(model.node.c.graph_id, model.node.c.name.label("node")),
+        )
+        .join(model.node, model.node.c.id == attempt.node_id)
+        .join(model.event, model.event.c.id == attempt.event_id)
+        .where(attempt.state.in_((AttemptState.BUILDING, AttemptState.READY)))
+        .order_by(attempt.started_at)
+    )
+    return [value_of(LiveAttempt, row, state=AttemptState(row.state)) for row in connection.execute(statement)]
+
+
+def read_node_id(connection: sa.Connection, graph_id: int, name: str) -> int:
+    """Read the id of a node of a version of a graph."""
+    statement = sa.select(model.node.c.id).where(model.node.c.graph_id == graph_id, model.node.c.name == name)
+    node_id: int = connection.execute(statement).scalar_one()
+    return node_id
+
+
+def read_awaiting(connection: sa.Connection) -> Sequence[DeliveryRow]:
+    """Read the deliveries that wait for outputs, lowest position first."""
+    delivery = model.delivery.c
+    statement = SELECT_DELIVERIES.where(
+        delivery.state == DeliveryState.WAITING, delivery.code == OUTPUT_NOT_READY
+    ).order_by(delivery.position)
+    return [as_delivery(row) for row in connection.execute(statement)]
+
+
+# -- summaries ---------------------------------------------------------------------------------------------------------
+# Summaries of the outputs that bulk workers made, or tried to make, of an envelope's events.
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSummary:
+    """An attempt at the output of a node for an event.
+
+    Args:
+        number: of the event in its envelope.
+        state: of ``AttemptState``, or ``archived`` where it was ready until its event was archived.
+        progress: how far it is, from 0 to 1, as its worker said last; 1 where it is or was ready.
+        items: None where it never was ready, and so is ``bytes``.
+        code: why it came to nothing, and so is ``cause``; None where it did not.
+    """
+
+    attempt_id: UUID
+    number: int
+    node: str
+    role: str
+    state: str
+    progress: float
+    items: int | None
+    bytes: int | None
+    started_at: datetime
+    ended_at: datetime | None
+    code: str | None
+    cause: str | None
+
+
+def list_outputs(connection: sa.Connection, envelope_id: UUID, limit: int) -> list[OutputSummary]:
+    """List the attempts for an envelope's events, by event and node, the newest of each first."""
+    attempt = model.bulk_attempt.c
+    statement = (
+        sa.select(model.bulk_attempt, model.event.c.number, model.node.c.name, model.role.c.login)
+        .join(model.event, model.event.c.id == attempt.event_id)
+        .join(model.node, model.node.c.id == attempt.node_id)
+        .join(model.role, model.role.c.id == attempt.role_id)
+        .where(model.event.c.envelope_id == envelope_id)
+        .order_by(model.event.c.number, attempt.node_id, attempt.started_at.desc())
+        .limit(limit)
+    )
+    return [
+        value_of(
+            OutputSummary,
+            row,
+            attempt_id=row.id,
+            node=row.name,
+            role=row.login,
+            state=_state(row),
+            progress=row.progress if row._mapping["items"] is None else 1.0,
+        )
+        for row in connection.execute(statement)
+    ]
+
+
+def _state(row: NamedRow) -> str:
+    """Name the state for people: they need not search for the fault of an abandoned attempt."""
+    state: str = row.state
+    return ARCHIVED if row._mapping["items"] is not None and row.code == ARCHIVED else state

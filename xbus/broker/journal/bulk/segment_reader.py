@@ -15,8 +15,7 @@ from uuid import UUID
 from xbus.broker.journal.database.compression import PLAIN_SIZE_TEXT
 from xbus.broker.journal.database.paging import pages
 from xbus.broker.journal.database.raw_reader import Fetcher, Query, fetching
-from xbus.broker.journal.log.planning import LogRange
-from xbus.broker.journal.log.ranges import GONE, SegmentRange
+from xbus.broker.journal.log.planning import GONE, LogRange, SegmentRange
 from xbus.broker.journal.objects.reading import STORED_DATA_TEXT, fetched_data
 from xbus.errors import JournalError
 from xbus.headers import NO_TAGS, EventTags

@@ -5,12 +5,11 @@ transaction; callers open it, and roll it back after an error. A change never de
 It notes what shall become of owed envelopes, and never does it: the back carries that out. Commands import it; the
 broker reads the result as ``log.catalog``, and has edits by SQL checked by ``checked``.
 
-Face: the names below, and ``chaining``, ``checked``, ``decisions``, ``detaching``, ``entries``, ``history``,
-``logins``, ``names``, ``owed``, ``pausing``, ``plan``, ``reading``, ``table_checks``.
+Face: the names below, ``chaining``, ``checked``, ``decisions``, ``detaching``, ``entries``, ``history``, ``logins``,
+``names``, ``pausing``, ``plan`` and ``reading``.
 """
 
 from xbus.broker.journal.configuration.checks import MOST_ITEMS, MOST_MILLISECONDS
-from xbus.broker.journal.configuration.demo import add_demo_rows
 from xbus.broker.journal.configuration.entries import (
     BotSpec,
     BusSpec,
@@ -37,7 +36,7 @@ from xbus.broker.journal.configuration.logins import (
 )
 from xbus.broker.journal.configuration.plan import Change, Move, Plan, make_plan
 from xbus.broker.journal.configuration.reading import Stored, read_stored
-from xbus.broker.journal.configuration.writing import apply
+from xbus.broker.journal.configuration.writing import add_demo_rows, apply
 
 __all__ = [
     "MOST_ITEMS",

@@ -15,12 +15,14 @@ from xbus.broker.journal.configuration.entries import (
     ConfigurationProblem,
     EventTypeSpec,
     Place,
+    ReaderSpec,
     RoleSpec,
     Section,
     ServiceSpec,
     SubscriptionSpec,
 )
 from xbus.broker.journal.configuration.reading import Stored
+from xbus.broker.journal.log.catalog import RetrySettings
 from xbus.errors import ConfigurationError
 from xbus.slots import Schedule
 
@@ -45,7 +47,9 @@ def find_problems(
     yield from _bad_event_types(stored, bus)
     yield from find_chain_problems(stored.in_use, stored.ever, bus)
     yield from _consumers_matters(stored, bus)
-    yield from _crossed_delays(bus)
+    for service in bus.services.values():
+        for field, sentence in _crossed_delays(service):
+            yield ConfigurationProblem((Section.SERVICE, service.name, field), sentence)
     yield from _lost_to_the_archive(bus)
     yield from find_bot_problems(stored.ever, bus, known)
     yield from find_subscription_problems(stored.ever, bus)
@@ -113,16 +117,9 @@ def _bad_readers(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]
             yield ConfigurationProblem((*place, "name"), f'there is a service "{reader.name}": take another name')
         if not reader.event_types:
             yield ConfigurationProblem((*place, "event_types"), "name at least one event type")
-        if reader.max_lag is None and reader.when_behind != "alarm":
-            sentence = f'when_behind = "{reader.when_behind}" needs max_lag, which says what behind is'
-            yield ConfigurationProblem((*place, "when_behind"), sentence)
         present = stored.ever.readers.get(reader.name)
-        if present is not None and present.ranges != reader.ranges:
-            sentence = (
-                f"it began with {present.ranges} ranges, which ranges tells for good; "
-                "xbus reader split and xbus reader merge change those that it has now"
-            )
-            yield ConfigurationProblem((*place, "ranges"), sentence)
+        for field, sentence in (*_lacks_max_lag(reader), *_other_ranges(present, reader.ranges)):
+            yield ConfigurationProblem((*place, field), sentence)
     for service in bus.services.values():
         if service.name in ever.readers:
             sentence = f'there is a reader "{service.name}": take another name'
@@ -171,29 +168,43 @@ def _consumers_matters(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationPr
                 sentence = f"{field} is of meaning for consumers only: they are what envelopes are tried again for"
                 yield ConfigurationProblem((Section.SERVICE, service.name, field), sentence)
     for role in bus.roles.values():
-        if role.ordered and role.service in services and services[role.service].kind != "consumer":
-            sentence = "ordered is of meaning for consumers only: a worker gets events as its runs need it"
-            yield ConfigurationProblem((Section.ROLE, role.login, "ordered"), sentence)
-        if role.parked_minutes is not None and role.service in services and services[role.service].kind != "consumer":
-            sentence = "parked_minutes is of meaning for consumers only: nothing is parked for a worker"
-            yield ConfigurationProblem((Section.ROLE, role.login, "parked_minutes"), sentence)
-        if role.max_lag is not None and role.service in services and services[role.service].kind != "consumer":
-            sentence = "max_lag is of meaning for consumers only: a worker lacks nothing by itself"
-            yield ConfigurationProblem((Section.ROLE, role.login, "max_lag"), sentence)
-        if role.max_lag is None and role.when_behind != "alarm":
-            sentence = f'when_behind = "{role.when_behind}" needs max_lag, which says what behind is'
-            yield ConfigurationProblem((Section.ROLE, role.login, "when_behind"), sentence)
-        if role.start is not None and role.service in services and services[role.service].kind != "consumer":
-            sentence = "start is of meaning for consumers only: a worker gets what others need it for"
-            yield ConfigurationProblem((Section.ROLE, role.login, "start"), sentence)
+        plain = RoleSpec(role.login, role.service)
+        if role.service in services and services[role.service].kind != "consumer":
+            for field, why in OF_CONSUMERS.items():
+                if getattr(role, field) != getattr(plain, field):
+                    sentence = f"{field} is of meaning for consumers only: {why}"
+                    yield ConfigurationProblem((Section.ROLE, role.login, field), sentence)
+        for field, sentence in _lacks_max_lag(role):
+            yield ConfigurationProblem((Section.ROLE, role.login, field), sentence)
 
 
-def _crossed_delays(bus: BusSpec) -> Iterator[ConfigurationProblem]:
-    for service in bus.services.values():
-        first, longest = service.first_delay, service.longest_delay
-        if first is not None and longest is not None and first > longest:
-            sentence = f"first_delay ({first:g} s) is longer than longest_delay ({longest:g} s)"
-            yield ConfigurationProblem((Section.SERVICE, service.name, "first_delay"), sentence)
+OF_CONSUMERS = {
+    "ordered": "a worker gets events as its runs need it",
+    "parked_minutes": "nothing is parked for a worker",
+    "max_lag": "a worker lacks nothing by itself",
+    "start": "a worker gets what others need it for",
+}
+"""The fields of a role that only one of a consumer service has, and why."""
+
+
+def _lacks_max_lag(entry: ReaderSpec | RoleSpec | SubscriptionSpec) -> Iterator[tuple[str, str]]:
+    if entry.max_lag is None and entry.when_behind != "alarm":
+        yield "when_behind", f'when_behind = "{entry.when_behind}" needs max_lag, which says what behind is'
+
+
+def _crossed_delays(entry: ServiceSpec | RetrySettings) -> Iterator[tuple[str, str]]:
+    first, longest = entry.first_delay, entry.longest_delay
+    if first is not None and longest is not None and first > longest:
+        yield "first_delay", f"first_delay ({first:g} s) is longer than longest_delay ({longest:g} s)"
+
+
+def _other_ranges(present: ReaderSpec | SubscriptionSpec | None, ranges: int) -> Iterator[tuple[str, str]]:
+    if present is not None and present.ranges != ranges:
+        sentence = (
+            f"it began with {present.ranges} ranges, which ranges tells for good; "
+            "xbus reader split and xbus reader merge change those that it has now"
+        )
+        yield "ranges", sentence
 
 
 def _bad_event_types(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]:
@@ -356,21 +367,13 @@ def _problems(each: SubscriptionSpec, present: SubscriptionSpec | None) -> Itera
         yield "max", f"max must be from 1 to {MOST_ITEMS:,}"
     if not 0 <= each.timeout <= MOST_MILLISECONDS:
         yield "timeout", f"timeout must be from 0 to {MOST_MILLISECONDS:,} milliseconds"
-    if each.max_lag is None and each.when_behind != "alarm":
-        yield "when_behind", f'when_behind = "{each.when_behind}" needs max_lag, which says what behind is'
-    first, longest = each.retry.first_delay, each.retry.longest_delay
-    if first is not None and longest is not None and first > longest:
-        yield "first_delay", f"first_delay ({first:g} s) is longer than longest_delay ({longest:g} s)"
+    yield from _lacks_max_lag(each)
+    yield from _crossed_delays(each.retry)
     if each.secret and not is_secret(each.secret, each.format):
         key = f"{SECRET_PREFIX} and {LEAST_SECRET_BYTES} to {MOST_SECRET_BYTES} bytes in Base64"
         word = f"a word without colons of at most {LONGEST_WORD:,} characters"
         yield "secret", f"the secret must be {word if each.format == 'routemaster' else key}"
-    if present is not None and present.ranges != each.ranges:
-        sentence = (
-            f"it began with {present.ranges} ranges, which ranges tells for good; "
-            "xbus reader split and xbus reader merge change those that it has now"
-        )
-        yield "ranges", sentence
+    yield from _other_ranges(present, each.ranges)
 
 
 def is_callback_url(url: str) -> bool:

@@ -10,11 +10,12 @@ from xbus import model
 from xbus.broker.journal.audit import act_here
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.configuration.history import new_version
+from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import count_owed
 from xbus.broker.journal.operations.roles import oldest_owed
-from xbus.broker.journal.writes import PauseKind
+from xbus.broker.journal.writes import pause_of_role
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import Refused
 from xbus.states import ItemState, PresenceState
@@ -152,14 +153,7 @@ def _is_own(connection: sa.Connection, role: _Role) -> bool:
 
 
 def _is_paused(connection: sa.Connection, role: _Role) -> bool:
-    pause = model.pause.c
-    paused = sa.select(pause.kind).where(
-        sa.or_(
-            sa.and_(pause.kind == PauseKind.ROLE, pause.subject_id == role.id),
-            sa.and_(pause.kind == PauseKind.SERVICE, pause.subject_id == role.service_id),
-        )
-    )
-    return connection.execute(paused).first() is not None
+    return pause_of_role(read_pauses(connection), role.id, role.service_id) is not None
 
 
 def _is_served(connection: sa.Connection, role: _Role) -> bool:

@@ -380,16 +380,10 @@ class BusSpec:
 
     def with_all(self, other: "BusSpec") -> "BusSpec":
         """Add the entries of ``other`` to this bus; if both have an entry, that of ``other`` wins."""
-        return BusSpec(
-            {**self.event_types, **other.event_types},
-            {**self.services, **other.services},
-            {**self.roles, **other.roles},
-            {**self.profiles, **other.profiles},
-            {**self.emitters, **other.emitters},
-            {**self.readers, **other.readers},
-            {**self.bots, **other.bots},
-            {**self.subscriptions, **other.subscriptions},
-        )
+        both = self
+        for section in Section:
+            both = both._with(section, {**self.section(section), **other.section(section)})
+        return both
 
 
 _FIELDS: Mapping[Section, str] = {

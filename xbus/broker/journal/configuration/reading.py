@@ -7,7 +7,14 @@ from functools import cached_property
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, select
 
-from xbus.broker.journal.configuration.bots import is_of_bot, read_bots
+from xbus.broker.journal.configuration.bots import (
+    is_chosen,
+    is_of_bot,
+    is_of_subscription,
+    read_bots,
+    read_subscriptions,
+    without_end,
+)
 from xbus.broker.journal.configuration.chaining import SEPARATOR
 from xbus.broker.journal.configuration.entries import (
     BusSpec,
@@ -19,14 +26,12 @@ from xbus.broker.journal.configuration.entries import (
     RoleSpec,
     ServiceSpec,
 )
-from xbus.broker.journal.configuration.former import is_chosen, without_end
-from xbus.broker.journal.configuration.subscriptions import is_of_subscription, read_subscriptions
-from xbus.broker.journal.database.rows import value_of
+from xbus.broker.journal.database.rows import grouped, value_of
 from xbus.broker.journal.log.catalog import newest_graphs, read_graph, read_service_names, read_version
-from xbus.broker.journal.log.emitters.entries import read_limits
+from xbus.broker.journal.log.emitters import read_limits
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.operations.event_types import read_paths
-from xbus.broker.journal.retention.limits import limit_of
+from xbus.broker.journal.retention.lagging import limit_of
 from xbus.broker.journal.writes import NO_LIMITS
 from xbus.graph import Graph
 from xbus.model import (
@@ -136,14 +141,12 @@ def _services(connection: Connection, removed: bool) -> Iterator[ServiceSpec]:
 
 
 def _readers(connection: Connection, removed: bool) -> Iterator[ReaderSpec]:
-    names: dict[int, set[str]] = {}
-    for service_id, name in connection.execute(_TYPES_OF_READERS):
-        names.setdefault(service_id, set()).add(name)
+    names = grouped(connection.execute(_TYPES_OF_READERS))
     return (
         value_of(
             ReaderSpec,
             row,
-            event_types=frozenset(names.get(row.service_id, ())),
+            event_types=frozenset(names[row.service_id]),
             max_lag=limit_of(row.envelopes, row.seconds),
             when_behind=row.when_behind or "alarm",
         )
@@ -240,12 +243,8 @@ _ROLES = (
 )
 _PROFILES = (
     select(
-        emitter_profile.c.id,
-        emitter_profile.c.name,
-        emitter_profile.c.new_types,
-        _of_clients.c.name,
-        emitter_profile.c.keep_keys,
-        event_type.c.name,
+        *(emitter_profile.c.id, emitter_profile.c.name, emitter_profile.c.new_types),
+        *(_of_clients.c.name, emitter_profile.c.keep_keys, event_type.c.name),
     )
     .select_from(emitter_profile)
     .outerjoin(_of_clients, _of_clients.c.id == emitter_profile.c.clients_id)

@@ -9,11 +9,19 @@ from itertools import count
 from sqlalchemy import ColumnElement, Connection, Table, case, delete, func, insert, select, update
 
 from xbus.broker.journal.audit import Act, act_here
-from xbus.broker.journal.configuration.bots import end_reader, remove_emitter, rename_emitter, write_bot
+from xbus.broker.journal.configuration.bots import (
+    end_reader,
+    remove_emitter,
+    rename_emitter,
+    rename_reader,
+    write_bot,
+    write_subscription,
+)
 from xbus.broker.journal.configuration.chaining import SEPARATOR, EmittingNode, emitting_nodes, stored_nodes
 from xbus.broker.journal.configuration.decisions import take_first_graph
 from xbus.broker.journal.configuration.entries import (
     BotSpec,
+    BusSpec,
     EmitterSpec,
     Entry,
     EventTypeSpec,
@@ -27,17 +35,23 @@ from xbus.broker.journal.configuration.entries import (
     SubscriptionSpec,
 )
 from xbus.broker.journal.configuration.history import new_version
-from xbus.broker.journal.configuration.logins import delete_api_tokens, end_sessions, replace_keys
-from xbus.broker.journal.configuration.plan import Change, Move, Plan
-from xbus.broker.journal.configuration.reading import read_current_nodes
-from xbus.broker.journal.configuration.subscriptions import rename_reader, write_subscription
+from xbus.broker.journal.configuration.logins import (
+    delete_api_tokens,
+    end_sessions,
+    logins_without_password,
+    replace_keys,
+    set_password,
+)
+from xbus.broker.journal.configuration.plan import Change, Move, Plan, make_plan
+from xbus.broker.journal.configuration.reading import read_current_nodes, read_stored
 from xbus.broker.journal.database.rows import columns_of
-from xbus.broker.journal.log.catalog import RetrySettings
+from xbus.broker.journal.log.catalog import RetrySettings, name_column
 from xbus.broker.journal.log.reading import is_kept, read_head
 from xbus.broker.journal.operations.event_types import write_paths
-from xbus.broker.journal.readers import make_ranges, write_settings
-from xbus.broker.journal.retention.limits import write_limit
+from xbus.broker.journal.readers.settings import make_ranges, write_settings
+from xbus.broker.journal.retention.lagging import write_limit
 from xbus.broker.journal.writes import NO_LIMITS, SendingLimits
+from xbus.clock import Clock, SystemClock
 from xbus.errors import ConfigurationError
 from xbus.model import (
     bot,
@@ -56,10 +70,11 @@ from xbus.model import (
     service,
     subscription,
 )
+from xbus.passwords import Passwords
 
 TABLES: Mapping[Section, Table] = {
-    Section.EVENT_TYPE: event_type,
     Section.SERVICE: service,
+    Section.EVENT_TYPE: event_type,
     Section.READER: service,
     Section.ROLE: role,
     Section.EMITTER_PROFILE: emitter_profile,
@@ -67,18 +82,7 @@ TABLES: Mapping[Section, Table] = {
     Section.BOT: bot,
     Section.SUBSCRIPTION: subscription,
 }
-
-ORDER = (
-    Section.SERVICE,
-    Section.EVENT_TYPE,
-    Section.READER,
-    Section.ROLE,
-    Section.EMITTER_PROFILE,
-    Section.EMITTER,
-    Section.BOT,
-    Section.SUBSCRIPTION,
-)
-"""Each section after those that its entries refer to."""
+"""The table of each section, and each section after those that its entries refer to."""
 
 
 def apply(
@@ -163,7 +167,7 @@ def _carry_out(connection: Connection, plan: Plan, at: datetime) -> None:
     for change in plan.renames:
         _rename(connection, change)
     others = [change for change in plan.changes if change.move is not Move.RENAME]
-    for section in ORDER:
+    for section in TABLES:
         of_section = [change for change in others if change.section is section]
         for change in of_section:
             if change.move is Move.REMOVE:
@@ -209,7 +213,7 @@ def _write(connection: Connection, change: Change, at: datetime) -> None:
 def _rename(connection: Connection, change: Change) -> None:
     """Give a row another name; what refers to it does so by its id."""
     table = TABLES[change.section]
-    named = update(table).where(_name(table) == change.former).values({_name(table).name: change.name})
+    named = update(table).where(name_column(table) == change.former).values({name_column(table).name: change.name})
     connection.execute(named)
     if table is bot:
         rename_emitter(connection, change.former, change.name)
@@ -226,13 +230,13 @@ def _rename_own(connection: Connection, change: Change) -> None:
         former, separator, node_name = name.partition(SEPARATOR)
         if (former, separator) == (change.former, SEPARATOR):
             for table in (service, role, emitter_profile, emitter):
-                new = {_name(table).name: f"{change.name}{SEPARATOR}{node_name}"}
-                connection.execute(update(table).where(_name(table) == name).values(new))
+                new = {name_column(table).name: f"{change.name}{SEPARATOR}{node_name}"}
+                connection.execute(update(table).where(name_column(table) == name).values(new))
 
 
 def _remove(connection: Connection, change: Change, at: datetime) -> None:
     table = TABLES[change.section]
-    connection.execute(update(table).where(_name(table) == change.name).values(removed_at=at))
+    connection.execute(update(table).where(name_column(table) == change.name).values(removed_at=at))
     if table in (emitter, role):
         end_sessions(connection, table, change.name)
         delete_api_tokens(connection, table, change.name)
@@ -240,7 +244,7 @@ def _remove(connection: Connection, change: Change, at: datetime) -> None:
         end_cursor(connection, _id(connection, role, change.name))
     if table is event_type:
         # One that a program made is an operator's from now on: a push does not bring it back.
-        of_name = update(table).where(_name(table) == change.name)
+        of_name = update(table).where(name_column(table) == change.name)
         connection.execute(of_name.values(is_topic=False, publisher_id=None))
     if table is bot:
         remove_emitter(connection, change.name, at)
@@ -357,11 +361,11 @@ def _write_limits(connection: Connection, table: Table, subject_id: int, limits:
 
 def _put(connection: Connection, table: Table, name: str, /, **values: object) -> int:
     """Bring the row of that name to ``values`` and into use, or insert it; returns its id."""
-    found = connection.execute(update(table).where(_name(table) == name).values(removed_at=None, **values))
+    found = connection.execute(update(table).where(name_column(table) == name).values(removed_at=None, **values))
     if found.rowcount:
         return _id(connection, table, name)
     key = {"key": _free_key(connection, name)} if table is service else {}
-    return _insert(connection, table, **{_name(table).name: name}, **key, **values)
+    return _insert(connection, table, **{name_column(table).name: name}, **key, **values)
 
 
 def _insert(connection: Connection, table: Table, /, **values: object) -> int:
@@ -370,13 +374,8 @@ def _insert(connection: Connection, table: Table, /, **values: object) -> int:
 
 
 def _id(connection: Connection, table: Table, name: str) -> int:
-    row_id: int = connection.execute(select(table.c.id).where(_name(table) == name)).scalar_one()
+    row_id: int = connection.execute(select(table.c.id).where(name_column(table) == name)).scalar_one()
     return row_id
-
-
-def _name(table: Table) -> ColumnElement[str]:
-    column: ColumnElement[str] = table.c.login if "login" in table.c else table.c.name
-    return column
 
 
 def start_cursor(connection: Connection, role_id: int, start: Start | None = None) -> None:
@@ -439,3 +438,51 @@ def _before_first(connection: Connection, which: ColumnElement[bool]) -> int:
     first = select(envelope.c.position).where(envelope.c.position.is_not(None), which)
     position = connection.execute(first.order_by(envelope.c.position).limit(1)).scalar_one_or_none()
     return read_head(connection) if position is None else position - 1
+
+
+# -- demo --------------------------------------------------------------------------------------------------------------
+# The classic demo rows, which tutorials of the bus have always used; for trying only.
+
+DEMO_PASSWORD = "password"  # noqa: S105
+"""Known to everyone, so fit for nothing but a try."""
+
+DEMO_LOGINS = frozenset({"test_emitter", "consumer_role", "worker_role"})
+
+
+def demo_bus() -> BusSpec:
+    """Make one event type that reaches one consumer by two ways: as emitted, and through a worker."""
+    nodes = (
+        NodeSpec("consumer", "consumer_service"),
+        NodeSpec("worker", "worker_service", ("worker_consumer",)),
+        NodeSpec("worker_consumer", "consumer_service"),
+    )
+    return BusSpec(
+        event_types={"test_event": EventTypeSpec("test_event", False, {node.name: node for node in nodes})},
+        services={
+            "consumer_service": ServiceSpec("consumer_service", "consumer"),
+            "worker_service": ServiceSpec("worker_service", "worker"),
+        },
+        roles={
+            "consumer_role": RoleSpec("consumer_role", "consumer_service"),
+            "worker_role": RoleSpec("worker_role", "worker_service"),
+        },
+        profiles={"test_profile": ProfileSpec("test_profile", frozenset({"test_event"}))},
+        emitters={"test_emitter": EmitterSpec("test_emitter", "test_profile")},
+    )
+
+
+def add_demo_rows(connection: Connection, passwords: Passwords | None = None, clock: Clock | None = None) -> None:
+    """Add the demo rows, or restore them, in the caller's transaction; repeats are harmless.
+
+    A password that was set meanwhile stays.
+
+    Raises:
+        ConfigurationError: an entry of the same name is in the way, such as a service of another kind.
+    """
+    at = (clock or SystemClock()).now()
+    apply(connection, make_plan(read_stored(connection), demo_bus()), at)
+    missing = [(kind, login) for kind, login in logins_without_password(connection) if login in DEMO_LOGINS]
+    if missing:
+        hasher = passwords or Passwords()
+        for kind, login in missing:
+            set_password(connection, kind, login, hasher.hash_password(DEMO_PASSWORD), at)

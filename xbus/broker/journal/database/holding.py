@@ -30,19 +30,11 @@ LOOK_AGAIN_SECONDS = 0.05
 IN_USE = "journal_in_use"
 
 
-class FileHold:
-    """The hold on a file, until it is released or the process ends."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def release(self) -> None:
-        """Give the file free. No connection of this process may be open to it any more."""
-        os.close(self._descriptor)
-
-
-def hold(engine: sa.Engine, holder: Callable[[], str], wait_seconds: float = WAIT_SECONDS) -> FileHold | None:
+def hold(engine: sa.Engine, holder: Callable[[], str], wait_seconds: float = WAIT_SECONDS) -> int | None:
     """Hold the file of a database; None for a database without one.
+
+    Closing the returned descriptor gives the file free, and so does the end of the process. No connection of this
+    process may be open to the file any more.
 
     Args:
         engine: has no connection yet.
@@ -67,7 +59,7 @@ def hold(engine: sa.Engine, holder: Callable[[], str], wait_seconds: float = WAI
                 code=IN_USE,
             )
         time.sleep(LOOK_AGAIN_SECONDS)
-    return FileHold(descriptor)
+    return descriptor
 
 
 def write_back(engine: sa.Engine) -> None:

@@ -3,16 +3,20 @@
 SQLAlchemy knows no types of such rows.
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
+K = TypeVar("K")
+V = TypeVar("V")
 
 NamedRow: TypeAlias = sa.Row[*tuple[object, ...]]
 """A row whose columns are read by name. The columns of a short SELECT have types instead, and are unpacked."""
@@ -44,3 +48,23 @@ def columns_of(value: "DataclassInstance", *without: str) -> dict[str, object]:
 def columns_for(kind: type["DataclassInstance"], table: sa.Table) -> Iterator[sa.Column[object]]:
     """Give the columns of a table that :func:`value_of` needs, in the order of the fields."""
     return (table.c[field.name] for field in fields(kind) if field.name in table.c)
+
+
+def grouped(rows: Iterable[sa.Row[K, V]]) -> defaultdict[K, list[V]]:
+    """Collect the second column of rows by the first one, in the order of the rows."""
+    found: defaultdict[K, list[V]] = defaultdict(list)
+    for key, value in rows:
+        found[key].append(value)
+    return found
+
+
+def insert_new(connection: sa.Connection, table: sa.Table) -> sa.Insert:
+    """Build an INSERT that passes over a row which is there already: an index decides, whoever else writes."""
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    return insert(table).on_conflict_do_nothing()
+
+
+def find_id(connection: sa.Connection, column: sa.Column[str], name: str) -> int | None:
+    """Find the id of the row with a name, also of a removed one. None if no row has the name."""
+    found: int | None = connection.execute(sa.select(column.table.c.id).where(column == name)).scalar_one_or_none()
+    return found

@@ -10,17 +10,45 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.archive.segments import read_stored, stored_row
+from xbus.broker.journal.archive.records import read_stored, stored_row
+from xbus.broker.journal.bulk.outputs import BEGINNING, read_output, read_totals
 from xbus.broker.journal.database.compression import PLAIN_SIZE, OfEvent
 from xbus.broker.journal.database.paging import pages
 from xbus.broker.journal.fsck.faults import Fault, FaultCode, Tell
-from xbus.broker.journal.fsck.items import has_items
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash
 from xbus.broker.journal.objects.reading import SegmentData, segment_data
+from xbus.broker.journal.writes.bulk import Place
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.headers import EventTags
 from xbus.ids import keyed_envelope_id, numbered_event_id
-from xbus.states import EnvelopeState
+from xbus.states import AttemptState, EnvelopeState
+
+# -- items -------------------------------------------------------------------------------------------------------------
+# Walks the items of a segment by their lengths; nobody opens an item. Pure.
+#
+# An item is a msgpack bin: a mark, the number of its bytes in one, two or four bytes, and these bytes. See
+# https://github.com/msgpack/msgpack/blob/master/spec.md#bin-format-family.
+
+LENGTH_BYTES = {0xC4: 1, 0xC5: 2, 0xC6: 4}
+"""The number of bytes of length that follow a mark."""
+
+
+def has_items(data: bytes, items: int) -> bool:
+    """Check whether data is exactly so many items, one after the other.
+
+    Example:
+        >>> has_items(b"\\xc4\\x01a\\xc4\\x00", 2)
+        True
+    """
+    place = 0
+    for _ in range(items):
+        width = LENGTH_BYTES.get(data[place]) if place < len(data) else None
+        if width is None:
+            return False
+        start = place + 1 + width
+        place = start + int.from_bytes(data[place + 1 : start], "big")
+    return place == len(data) and items >= 0
+
 
 PAGE_ENVELOPES = 100
 PAGE_EVENTS = 1_000
@@ -287,3 +315,70 @@ def _seal_causes(envelope: Any, events: Sequence[Any], stored: dict[UUID, _Store
 
 def _content(event: Any, hashes: Sequence[bytes]) -> Content:
     return Content(event["first_name"], event["items"], hashes, EventTags(event["headers"], event["partition_key"]))
+
+
+# -- outputs -----------------------------------------------------------------------------------------------------------
+# Computes hashes and totals of what bulk workers made anew, and counts the bytes that the journal stores.
+
+SOURCE_BYTES = 8
+
+_ATTEMPT, _OUTPUT_SEGMENT = model.bulk_attempt.c, model.bulk_segment.c
+_READY = _ATTEMPT.state == AttemptState.READY.value
+
+
+def check_outputs(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
+    """Check each output that is ready: one that is still made, or came to nothing, counts nowhere."""
+    with connection.begin():
+        ready = connection.execute(sa.select(_ATTEMPT.id).where(_READY)).scalars().all()
+    for attempt_id in ready:
+        with connection.begin():
+            told = connection.execute(sa.select(model.bulk_attempt).where(_ATTEMPT.id == attempt_id, _READY)).first()
+            if told is None:  # its envelope was removed meanwhile
+                continue
+            found = read_totals(connection, attempt_id)
+            wanted = told._mapping
+            if (found.items, found.data_bytes, found.hash) != (wanted["items"], told.bytes, bytes(told.hash or b"")):
+                cause = "its segments do not have its hash, its number of items, or its size"
+                yield Fault(FaultCode.OUTPUT_CHANGED, "bulk_attempt", str(attempt_id), cause)
+            after, before = BEGINNING, BEGINNING
+            while page := read_output(connection, attempt_id, after, PAGE_BYTES, verify=lambda data, _: data):
+                hashes = dict(_hashes(connection, attempt_id, page[0].place, page[-1].place))
+                for segment in page:
+                    good = hashlib.sha256(segment.data).digest() == hashes.get(segment.place)
+                    sourced = segment.sources is None or len(segment.sources) == SOURCE_BYTES * segment.items
+                    number = before[1] + 1 if segment.part == before[0] else 0
+                    before = segment.place
+                    row = f"{attempt_id}, {segment.part}, {segment.number}"
+                    if segment.number != number:
+                        cause = f"it is segment {number} of its part"
+                        yield Fault(FaultCode.OUTPUT_CHANGED, "bulk_segment", row, cause)
+                    if not (good and sourced and has_items(segment.data, segment.items)):
+                        cause = "its data does not have its hash, or its number of items"
+                        yield Fault(FaultCode.OUTPUT_CHANGED, "bulk_segment", row, cause)
+                after = page[-1].place
+                tell(len(page))
+
+
+def _hashes(
+    connection: sa.Connection, attempt_id: UUID, first: Place, last: Place
+) -> Iterator[tuple[Place, bytes | None]]:
+    place = sa.tuple_(_OUTPUT_SEGMENT.part, _OUTPUT_SEGMENT.number)
+    found = sa.select(_OUTPUT_SEGMENT.part, _OUTPUT_SEGMENT.number, _OUTPUT_SEGMENT.hash).where(
+        _OUTPUT_SEGMENT.attempt_id == attempt_id, place >= sa.tuple_(*first), place <= sa.tuple_(*last)
+    )
+    for part, number, digest in connection.execute(found):
+        yield (part, number), bytes(digest)
+
+
+def check_stored_bytes(connection: sa.Connection, tell: Tell) -> Iterator[Fault]:
+    """Compare the count of stored bytes, by which the journal knows that it is full, with their sum."""
+    counted = sa.select(sa.func.coalesce(sa.func.sum(model.writer.c.stored_bytes), 0)).scalar_subquery()
+    of_segments = sa.func.coalesce(sa.func.sum(PLAIN_SIZE), 0)
+    of_outputs = sa.select(sa.func.coalesce(sa.func.sum(_ATTEMPT.bytes), 0)).where(_READY)
+    sums = sa.select(counted, sa.select(of_segments).scalar_subquery(), of_outputs.scalar_subquery())
+    with connection.begin():
+        says, segments, outputs = map(int, connection.execute(sums).one())
+    tell(0)
+    if says != segments + outputs:
+        cause = f"it counts {says} bytes of items, and {segments + outputs} are stored"
+        yield Fault(FaultCode.BYTES_MISCOUNTED, "writer", "", cause)

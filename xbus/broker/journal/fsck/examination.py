@@ -5,17 +5,13 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.audit.verifying import verify
+from xbus.broker.journal.audit import verify
 from xbus.broker.journal.configuration.checked import read_checked
 from xbus.broker.journal.database.table_rows import count_rows
-from xbus.broker.journal.fsck.content import check_content, check_spent_keys
-from xbus.broker.journal.fsck.database import check_checksums, check_pages, check_references
+from xbus.broker.journal.fsck.content import check_content, check_outputs, check_spent_keys, check_stored_bytes
 from xbus.broker.journal.fsck.faults import Check, Fault, FaultCode, Tell
-from xbus.broker.journal.fsck.log_end import check_log
-from xbus.broker.journal.fsck.outputs import check_outputs, check_stored_bytes
-from xbus.broker.journal.fsck.progress import check_progress
-from xbus.broker.journal.fsck.readers import check_readers
-from xbus.broker.journal.fsck.values import check_values
+from xbus.broker.journal.fsck.progress import check_log, check_progress, check_readers
+from xbus.broker.journal.fsck.values import check_checksums, check_pages, check_references, check_values
 
 ROUNDS = 2
 """The number of times that most rows are read: value by value, and together with their owners."""

@@ -8,8 +8,7 @@ Face: the names below.
 """
 
 from xbus.broker.journal.legacy_import.entries import Remark
-from xbus.broker.journal.legacy_import.plan import ImportPlan, plan_import
-from xbus.broker.journal.legacy_import.present import read_present
+from xbus.broker.journal.legacy_import.plan import ImportPlan, plan_import, read_present
 from xbus.broker.journal.legacy_import.reading import read_legacy
 from xbus.broker.journal.legacy_import.translation import translate
 from xbus.broker.journal.legacy_import.writing import carry_out

@@ -9,9 +9,10 @@ from xbus.broker.journal.audit import act_here
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.legacy_import.entries import EmissionProfile, LegacyDescriptor, LegacyPerson, Owner
 from xbus.broker.journal.legacy_import.plan import ImportPlan, PasswordChange, RightsChange
-from xbus.broker.journal.people import find_person, write_rights
+from xbus.broker.journal.people import find_person
 from xbus.errors import ConfigurationError
 from xbus.model import emission_profile, emitter, input_descriptor, person, role
+from xbus.rights import write_rights
 
 
 def carry_out(connection: Connection, plan: ImportPlan, at: datetime) -> None:

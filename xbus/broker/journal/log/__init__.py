@@ -4,7 +4,7 @@ Each function is one short read that leaves no transaction open. Nothing here wr
 log's table of contents. Nothing here decides what happens to an envelope. Front, back, commands and the Spark worker
 import it.
 
-Face: ``backlog_changes``, ``bots``, ``catalog``, ``contents``, ``damage``, ``deliveries``, ``emitters``,
-``envelopes``, ``event_states``, ``ordered``, ``overlays``, ``planning``, ``ranges``, ``reading``, ``repeats``,
-``replies``, ``role_progress``, ``segments``, ``sessions``, ``slices``.
+Face: ``backlog_changes``, ``bots``, ``catalog``, ``contents``, ``damage``, ``deliveries``, ``emitters``, ``envelopes``,
+``event_states``, ``overlays``, ``planning``, ``reading``, ``repeats``, ``replies``, ``role_progress``, ``segments``,
+``sessions`` and ``slices``.
 """

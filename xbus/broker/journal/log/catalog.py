@@ -8,9 +8,9 @@ from typing import Literal, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
-from xbus.broker.journal.database.rows import columns_for, value_of
-from xbus.broker.journal.log.bots.entries import BotEntry, RunnerEntry, read_bots, read_runners
-from xbus.broker.journal.log.emitters.entries import EmitterEntry, read_emitters
+from xbus.broker.journal.database.rows import columns_for, grouped, value_of
+from xbus.broker.journal.log.bots import BotEntry, RunnerEntry, read_bots, read_runners
+from xbus.broker.journal.log.emitters import EmitterEntry, read_emitters
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.writes import GroupType, PauseEntry, PauseKind, Pauses, longest, pause_of_role
 from xbus.graph import Graph, Node, graph_of
@@ -305,14 +305,13 @@ def read_graph(connection: Connection, graph_id: int) -> Graph:
 
     Its nodes name services by their keys, which never change, so that it may be kept.
     """
-    children: dict[int, list[str]] = {}
-    for parent_id, name in connection.execute(
+    edges = (
         select(edge.c.parent_id, node.c.name)
         .join(node, node.c.id == edge.c.child_id)
         .where(node.c.graph_id == graph_id)
         .order_by(node.c.id)
-    ):
-        children.setdefault(parent_id, []).append(name)
+    )
+    children = grouped(connection.execute(edges))
     rows = connection.execute(
         select(node.c.id, node.c.name, service.c.key, service.c.kind, emitting_service.c.event_type_id, node.c.aside)
         .outerjoin(service, service.c.id == node.c.service_id)
@@ -321,7 +320,7 @@ def read_graph(connection: Connection, graph_id: int) -> Graph:
         .order_by(node.c.id)
     )
     return graph_of(
-        Node(name, service_key or "", kind == "worker", tuple(children.get(node_id, ())), emits, aside)
+        Node(name, service_key or "", kind == "worker", tuple(children[node_id]), emits, aside)
         for node_id, name, service_key, kind, emits, aside in rows
     )
 

@@ -108,14 +108,7 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
     state = EnvelopeState(envelope["state"])
     receipt = None
     if state is EnvelopeState.RECEIVED:
-        receipt = SealReceipt(
-            envelope["id"],
-            envelope["position"],
-            envelope["events"],
-            envelope["items"],
-            envelope["bytes"],
-            envelope["hash"],
-        )
+        receipt = SealReceipt(*(envelope[name] for name in ("id", "position", "events", "items", "bytes", "hash")))
     return StoredEnvelope(
         envelope["id"],
         envelope["emitter_id"],
@@ -135,12 +128,10 @@ def _stored_events(connection: sa.Connection, envelope_id: UUID) -> tuple[Stored
     segments = OfEvent(source)
     # A segment of a small event begins at its index 0.
     first_index = sa.func.coalesce(model.segment.c.first_index, 0)
+    named = (model.event.c.id, model.event.c.number, model.event_type.c.name, model.event_type.c.first_name)
     statement = (
         sa.select(
-            model.event.c.id,
-            model.event.c.number,
-            model.event_type.c.name,
-            model.event_type.c.first_name,
+            *named,
             sa.func.coalesce(sa.func.sum(segments.items), 0),
             sa.func.coalesce(sa.func.sum(segments.size), 0),
             sa.func.coalesce(sa.func.max(first_index + segments.items), 0),
@@ -152,14 +143,7 @@ def _stored_events(connection: sa.Connection, envelope_id: UUID) -> tuple[Stored
         .join(segments.joined, source.c.id == sa.func.coalesce(model.event.c.origin_id, model.event.c.id))
         .where(model.event.c.envelope_id == envelope_id)
         .group_by(
-            model.event.c.id,
-            model.event.c.number,
-            model.event_type.c.name,
-            model.event_type.c.first_name,
-            model.event.c["items"],
-            model.event.c.origin_id,
-            model.event.c.headers,
-            model.event.c.partition_key,
+            *(*named, model.event.c["items"], model.event.c.origin_id, *model.EVENT_TAGS),
         )
         .order_by(model.event.c.number)
     )

@@ -1,7 +1,7 @@
 """Reads overlays: items that were corrected, for a role or for all, and items that a role goes without."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -9,6 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import grouped
 
 CONCERNS_EVENT = sa.or_(
     sa.and_(model.correction.c.role_id.is_not(None), model.correction.c.event_id == model.event.c.id),
@@ -126,13 +127,10 @@ def _corrected(connection: sa.Connection, role_id: int | None, envelope_id: UUID
     return corrected
 
 
-def _left_out(connection: sa.Connection, role_id: int, envelope_id: UUID) -> dict[UUID, set[int]]:
+def _left_out(connection: sa.Connection, role_id: int, envelope_id: UUID) -> Mapping[UUID, Collection[int]]:
     """Read the items to leave out, whatever became of them: resumed ones go as an envelope of their own."""
     parked = model.parked_item.c
     statement = sa.select(parked.event_id, parked.item_index).where(
         parked.envelope_id == envelope_id, parked.role_id == role_id
     )
-    left_out: defaultdict[UUID, set[int]] = defaultdict(set)
-    for event_id, index in connection.execute(statement):
-        left_out[event_id].add(index)
-    return left_out
+    return grouped(connection.execute(statement))

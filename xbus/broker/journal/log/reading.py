@@ -17,12 +17,15 @@ from xbus import model
 from xbus.broker.journal.database.compression import DAMAGED, PLAIN_SIZE
 from xbus.broker.journal.database.engine import read_by_index
 from xbus.broker.journal.database.paging import first_page
+from xbus.broker.journal.database.rows import grouped
+from xbus.broker.journal.log.deliveries import SELECT_DELIVERIES, as_delivery
 from xbus.broker.journal.log.segments import Segment
 from xbus.broker.journal.objects.reading import STORED_DATA, SegmentData, segment_data
-from xbus.broker.journal.writes import Indices
+from xbus.broker.journal.writes import DeliveryRow, Indices
 from xbus.envelope import PLAIN_HEAD, EnvelopeHead
 from xbus.errors import JournalError
 from xbus.headers import NO_TAGS, EventTags
+from xbus.states import DeliveryState
 
 
 class LogEvent(NamedTuple):
@@ -162,18 +165,10 @@ def read_sealed(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> list
 
 _ENVELOPES = (
     sa.select(
-        model.envelope.c.position,
-        model.envelope.c.id,
-        model.envelope.c.emitter_id,
-        model.envelope.c.closed_at,
-        model.envelope.c.bytes,
-        model.envelope.c.origin_id.is_not(None).label("is_repeat"),
-        *model.ENVELOPE_HEAD,
-        model.event.c.id.label("event_id"),
-        model.event_type.c.name,
-        model.event.c.graph_id,
-        model.event.c["items"],
-        model.event.c.origin_id,
+        *(model.envelope.c[name] for name in ("position", "id", "emitter_id", "closed_at", "bytes")),
+        *(model.envelope.c.origin_id.is_not(None).label("is_repeat"), *model.ENVELOPE_HEAD),
+        *(model.event.c.id.label("event_id"), model.event_type.c.name),
+        *(model.event.c.graph_id, model.event.c["items"], model.event.c.origin_id),
         *model.EVENT_TAGS,
     )
     # Of one whose removal has begun its items are not all there any more.
@@ -264,9 +259,7 @@ def read_only_roles(connection: sa.Connection, repeats: Collection[UUID]) -> dic
         return {}
     named = model.envelope_role.c
     statement = sa.select(named.envelope_id, named.role_id).where(named.envelope_id.in_(repeats))
-    roles: dict[UUID, set[int]] = {}
-    for envelope_id, role_id in connection.execute(statement):
-        roles.setdefault(envelope_id, set()).add(role_id)
+    roles = grouped(connection.execute(statement))
     return {envelope_id: frozenset(found) for envelope_id, found in roles.items()}
 
 
@@ -376,3 +369,65 @@ def digest_segments(
     for segment in segments:
         digest.update(segment.data)
     return segments[-1].first_index + segments[-1].items if segments else None
+
+
+# -- ordered -----------------------------------------------------------------------------------------------------------
+# The deliveries of roles that want order, key by key. Each function is one short read.
+
+
+@dataclass(frozen=True, slots=True)
+class HeldKey:
+    """An ordering key of which a role has delivery rows: from the lowest position to the highest."""
+
+    role_id: int
+    ordering_key: str
+    lowest: int
+    highest: int
+
+
+def read_held_keys(connection: sa.Connection, role_ids: Collection[int]) -> list[HeldKey]:
+    """Read all keys of which ordered roles have rows."""
+    return [HeldKey(*row) for row in connection.execute(_held_keys(role_ids))]
+
+
+def read_free_keys(connection: sa.Connection, role_ids: Collection[int]) -> list[HeldKey]:
+    """Read those whose lowest row is marked as blocked, though nothing blocks it any more."""
+    keys = _held_keys(role_ids).subquery()
+    delivery = model.delivery.c
+    is_lowest = sa.and_(delivery.role_id == keys.c.role_id, delivery.position == keys.c.lowest)
+    statement = sa.select(keys).join(model.delivery, is_lowest).where(delivery.state == DeliveryState.HELD)
+    return [HeldKey(*row) for row in connection.execute(statement)]
+
+
+def _held_keys(role_ids: Collection[int]) -> "sa.Select[int, str, int, int]":
+    delivery = model.delivery.c
+    return (
+        sa.select(
+            delivery.role_id,
+            delivery.ordering_key,
+            sa.func.min(delivery.position).label("lowest"),
+            sa.func.max(delivery.position).label("highest"),
+        )
+        .where(delivery.role_id.in_(role_ids), delivery.ordering_key.is_not(None))
+        .group_by(delivery.role_id, delivery.ordering_key)
+    )
+
+
+def read_key_rows(connection: sa.Connection, role_id: int, ordering_key: str, limit: int) -> list[DeliveryRow]:
+    """Read the rows of one key, lowest position first."""
+    delivery = model.delivery.c
+    statement = (
+        SELECT_DELIVERIES.where(delivery.role_id == role_id, delivery.ordering_key == ordering_key)
+        .order_by(delivery.position)
+        .limit(limit)
+    )
+    return [as_delivery(row) for row in connection.execute(statement)]
+
+
+def read_states(connection: sa.Connection, role_id: int, positions: Sequence[int]) -> dict[int, DeliveryState]:
+    """Read the states of a role's rows at some positions, by position; positions without a row are left out."""
+    delivery = model.delivery.c
+    statement = sa.select(delivery.position, delivery.state).where(
+        delivery.role_id == role_id, delivery.position.in_(positions)
+    )
+    return {position: DeliveryState(state) for position, state in connection.execute(statement)}

@@ -7,6 +7,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import grouped
 from xbus.headers import NO_TAGS, EventTags
 from xbus.states import DeliveryState, EnvelopeState
 
@@ -95,16 +96,8 @@ def _past_events(connection: sa.Connection, envelope_id: UUID) -> tuple[PastEven
     event = model.event.c
     statement = (
         sa.select(
-            event.id,
-            sa.func.coalesce(event.origin_id, event.id),
-            event.number,
-            model.event_type.c.name,
-            event.event_type_id,
-            event.graph_id,
-            event.estimate,
-            event["items"],
-            event.headers,
-            event.partition_key,
+            *(event.id, sa.func.coalesce(event.origin_id, event.id), event.number, model.event_type.c.name),
+            *(event.event_type_id, event.graph_id, event.estimate, event["items"], *model.EVENT_TAGS),
         )
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
         .where(event.envelope_id == envelope_id)
@@ -196,7 +189,5 @@ def read_consumer_services(connection: sa.Connection, graph_ids: Collection[int]
         .join(model.service, model.service.c.id == model.node.c.service_id)
         .where(model.node.c.graph_id.in_(graph_ids), model.service.c.kind == "consumer")
     )
-    services: dict[int, set[int]] = {graph_id: set() for graph_id in graph_ids}
-    for graph_id, service_id in connection.execute(statement):
-        services[graph_id].add(service_id)
-    return {graph_id: frozenset(found) for graph_id, found in services.items()}
+    services = grouped(connection.execute(statement))
+    return {graph_id: frozenset(services[graph_id]) for graph_id in graph_ids}

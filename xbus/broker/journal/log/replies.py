@@ -72,16 +72,9 @@ def read_asks(connection: sa.Connection) -> list[Ask]:
     )
     statement = (
         sa.select(
-            model.reply.c.envelope_id,
-            model.event.c.id,
-            model.event_type.c.name,
-            model.event.c.graph_id,
-            items.label("item_count"),
-            model.reply.c.until,
-            model.envelope.c.state,
-            model.envelope.c.headers.label("envelope_headers"),
-            model.event.c.headers,
-            model.event.c.partition_key,
+            *(model.reply.c.envelope_id, model.event.c.id, model.event_type.c.name, model.event.c.graph_id),
+            *(items.label("item_count"), model.reply.c.until, model.envelope.c.state),
+            *(model.envelope.c.headers.label("envelope_headers"), *model.EVENT_TAGS),
         )
         .join(model.event, model.event.c.id == model.reply.c.event_id)
         .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)

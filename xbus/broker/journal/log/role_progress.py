@@ -10,7 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRow, NamedRows
+from xbus.broker.journal.database.rows import NamedRow, NamedRows, grouped
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.contents import find_listed
 from xbus.broker.journal.log.deliveries import WORKER_ABSENT, read_cursors, worker_absent
@@ -189,10 +189,7 @@ def _read_only_roles(connection: sa.Connection, envelope_ids: Collection[UUID]) 
         .where(named.envelope_id.in_(envelope_ids))
         .order_by(model.role.c.login)
     )
-    found: dict[UUID, tuple[str, ...]] = {}
-    for envelope_id, login in connection.execute(statement):
-        found[envelope_id] = (*found.get(envelope_id, ()), login)
-    return found
+    return {envelope_id: tuple(logins) for envelope_id, logins in grouped(connection.execute(statement)).items()}
 
 
 def _roles_of(envelope_ids: Collection[UUID]) -> NamedRows:

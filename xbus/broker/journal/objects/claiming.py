@@ -57,8 +57,10 @@ class Mark:
     journal: str
 
     @classmethod
-    def of(cls, content: bytes) -> "Mark | None":
-        """Read a mark; None where the content has another form."""
+    def of(cls, content: bytes | None) -> "Mark | None":
+        """Read a mark; None where there is no content, or one of another form."""
+        if content is None:
+            return None
         try:
             found: Any = json.loads(content)
             return cls(uuid.UUID(found["mark"]), str(found["journal"]))
@@ -105,7 +107,7 @@ def claim(engine: sa.Engine, place: str, at: datetime) -> int:
     whole = whole_place(place)
     store = open_store(whole)
     content = store.read_mark()
-    found = None if content is None else Mark.of(content)
+    found = Mark.of(content)
     with journal_errors(), engine.begin() as connection:
         journal = read_place(connection)
         row = _row_of(connection, whole, found)
@@ -148,7 +150,7 @@ def _check_configured(whole: str, rows: dict[str, StoreRow], journal: str) -> No
     """Check the store at the configured place, and take its row out."""
     store = open_store(whole)
     content = store.read_mark()
-    found = None if content is None else Mark.of(content)
+    found = Mark.of(content)
     moved = [place for place, row in rows.items() if found is not None and row.mark == found.mark]
     row = rows.pop(moved[0] if moved else whole, StoreRow(0, whole, uuid.uuid4(), is_marked=False))
     _check(store, content, row, journal)
@@ -170,8 +172,7 @@ def adopt(connection: sa.Connection, place: str = "") -> list[str]:
     adopted = []
     for row in _rows(connection):
         store = open_store(row.place)
-        content = store.read_mark()
-        found = None if content is None else Mark.of(content)
+        found = Mark.of(store.read_mark())
         if found is not None and found.mark == row.mark and found.journal != journal:
             store.write_mark(Mark(row.mark, journal).written())
             adopted.append(row.place)
@@ -179,8 +180,7 @@ def adopt(connection: sa.Connection, place: str = "") -> list[str]:
 
 
 def _note_moved(connection: sa.Connection, whole: str) -> None:
-    content = open_store(whole).read_mark()
-    found = None if content is None else Mark.of(content)
+    found = Mark.of(open_store(whole).read_mark())
     if found is not None:
         connection.execute(sa.update(model.object_store).where(_ROW.mark == found.mark).values(place=whole))
 
@@ -192,8 +192,7 @@ def is_own(store: ObjectStore, mark: uuid.UUID, journal: str) -> bool:
         mark: as in its row.
         journal: the place of the journal.
     """
-    content = store.read_mark()
-    return content is not None and Mark.of(content) == Mark(mark, journal)
+    return Mark.of(store.read_mark()) == Mark(mark, journal)
 
 
 def read_stores(connection: sa.Connection) -> tuple[str, list[StoreRow]]:

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from xbus.broker.journal.objects.folder import FolderStore
-from xbus.broker.journal.objects.stores import ObjectStore
+from xbus.broker.journal.objects.stores import FolderStore, ObjectStore
 from xbus.errors import MissingExtra
 from xbus.extras import install
 

@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from xbus import model
+from xbus.broker.journal.database.rows import insert_new
 from xbus.broker.journal.writes import StoredObject
 
 REFERRING = 0x584F6272
@@ -44,7 +44,7 @@ def doom(connection: sa.Connection, objects: Iterable[tuple[int, bytes]]) -> Non
     """Let no new segment refer to objects: ids of stores, and hashes."""
     rows = [{"store_id": store_id, "hash": digest} for store_id, digest in sorted(set(objects))]
     if rows:
-        connection.execute(_DOOM[connection.dialect.name], rows)
+        connection.execute(insert_new(connection, model.object_removal), rows)
 
 
 def read_doomed(connection: sa.Connection, store_id: int, limit: int) -> list[bytes]:
@@ -92,10 +92,6 @@ _HASHES = sa.bindparam("hashes", expanding=True, type_=sa.LargeBinary)
 _OF_STORE = _ROW.store_id == sa.bindparam("of_store", type_=sa.Integer)
 _LOCK_SHARED = sa.select(sa.func.pg_advisory_xact_lock_shared(REFERRING))
 _LOCK_ALONE = sa.select(sa.func.pg_advisory_xact_lock(REFERRING))
-_DOOM = {
-    "sqlite": sqlite.insert(model.object_removal).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(model.object_removal).on_conflict_do_nothing(),
-}
 _DOOMED = sa.select(_ROW.hash).where(_ROW.hash.in_(_HASHES))
 _TO_REMOVE = sa.select(_ROW.hash).where(_OF_STORE, _ROW.removed_at.is_(None)).limit(sa.bindparam("most"))
 _USED = (

@@ -4,7 +4,7 @@ Each function is one bounded read, or one short transaction that leaves a histor
 of an action. Nothing here waits or asks a person: commands do. Commands import it; of the broker only its monitoring
 does, the drill, and what must look for corrections.
 
-Face: ``backlog``, ``bots``, ``checkup``, ``coming``, ``copies``, ``corrections``, ``descriptors``, ``envelopes``,
-``event_types``, ``failure_moves``, ``failures``, ``figures``, ``losses``, ``parked``, ``parked_moves``, ``relocation``,
-``roles``, ``stalled``, ``traffic``, ``under_way``, ``why``.
+Face: ``bots``, ``checkup``, ``coming``, ``copies``, ``corrections``, ``descriptors``, ``envelopes``, ``event_types``,
+``failure_moves``, ``failures``, ``figures``, ``losses``, ``parked``, ``relocation``, ``roles``, ``stalled`` and
+``why``.
 """

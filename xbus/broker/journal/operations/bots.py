@@ -11,7 +11,7 @@ from xbus import model
 from xbus.broker.journal.audit import RepairDecision, act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.rows import NamedRow, value_of
-from xbus.broker.journal.log.bots.entries import BOT_COLUMNS, read_bots, read_command
+from xbus.broker.journal.log.bots import BOT_COLUMNS, read_bots, read_command, read_emitted
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import ConfigurationError, Refused
@@ -119,7 +119,7 @@ def list_bots(connection: sa.Connection, now: datetime, name: str | None = None)
         .where(_BOT.removed_at.is_(None), sa.true() if name is None else _BOT.name == name)
         .order_by(_BOT.name)
     )
-    pauses, emits = read_pauses(connection), _emitted(connection)
+    pauses, emits = read_pauses(connection), read_emitted(connection)
     counts = count_runs(connection)
     last = _last_runs(connection)
     reads = {bot.id: bot.reads for bot in read_bots(connection, pauses)}
@@ -148,21 +148,6 @@ def count_runs(connection: sa.Connection) -> dict[tuple[int, str], int]:
         .group_by(_RUN.bot_id, _RUN.state)
     )
     return {(bot_id, state): number for bot_id, state, number in connection.execute(counted)}
-
-
-def _emitted(connection: sa.Connection) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    allowed = model.profile_event_type.c
-    statement = (
-        sa.select(_BOT.id, model.event_type.c.name)
-        .join(model.emitter, model.emitter.c.id == _BOT.emitter_id)
-        .join(model.profile_event_type, allowed.profile_id == model.emitter.c.profile_id)
-        .join(model.event_type, model.event_type.c.id == allowed.event_type_id)
-        .order_by(model.event_type.c.name)
-    )
-    for bot_id, name in connection.execute(statement):
-        found.setdefault(bot_id, []).append(name)
-    return found
 
 
 def _last_runs(connection: sa.Connection) -> dict[int, BotRunStatus]:

@@ -1,17 +1,21 @@
 """The deliveries and runs of bots that are still to come, for programs that wait until a bus is quiet."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.log.bots.entries import read_bots
+from xbus.broker.journal.log.bots import read_bots
 from xbus.broker.journal.log.catalog import read_pauses
 from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.envelopes import is_in
 from xbus.broker.journal.log.role_progress import read_owed_ahead
 from xbus.broker.journal.operations.roles import COMING
-from xbus.broker.journal.readers import read_readers
-from xbus.states import BotRunState, DeliveryState
+from xbus.broker.journal.readers.settings import read_readers
+from xbus.broker.journal.writes import PauseEntry, PauseKind
+from xbus.states import BotRunState, DeliveryState, EnvelopeState, PresenceState
 
 BEGIN_SECONDS = 2.0
 """Seconds of virtual time after which a batch that is there has a run: a new bot is looked for once a second."""
@@ -131,3 +135,76 @@ def quiet_seconds(connection: sa.Connection) -> float | None:
     keys = {bot.reader for bot in read_bots(connection, {}) if bot.reader is not None}
     waits = [reader.batch_wait for reader in read_readers(connection) if reader.key in keys] if keys else []
     return BEGIN_SECONDS + max(waits) if waits else None
+
+
+# -- under way ---------------------------------------------------------------------------------------------------------
+# The work that goes on with what is paused, for programs that wait until it has ended.
+
+IN_FORCE_SECONDS = 2.0
+"""A running broker knows of a pause so soon. Before that more may begin."""
+
+ABSENT_SECONDS = 5.0
+"""A role that is still noted as absent then has no recipient, or no broker: nothing is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """The work that goes on.
+
+    Args:
+        envelopes: how many are being brought, or are open at the front; for a bot, how many of its runs go on.
+        unpaused: the roles of which the broker has not noted yet that they are paused.
+    """
+
+    envelopes: int = 0
+    unpaused: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.envelopes or self.unpaused)
+
+
+def read_under_way(connection: sa.Connection, pause: PauseEntry, now: datetime) -> UnderWay | None:
+    """Count the work under way of a paused thing; None while the broker may not know of the pause yet."""
+    if now - pause.since < timedelta(seconds=IN_FORCE_SECONDS):
+        return None
+    if pause.kind in (PauseKind.ROLE, PauseKind.SERVICE):
+        return _at_roles(connection, pause, now)
+    if pause.kind is PauseKind.BOT:
+        return UnderWay(_runs(connection, pause.subject_id))
+    return UnderWay(_open_envelopes(connection, pause))
+
+
+def _at_roles(connection: sa.Connection, pause: PauseEntry, now: datetime) -> UnderWay:
+    role = model.role.c
+    concerned = (role.id if pause.kind is PauseKind.ROLE else role.service_id) == pause.subject_id
+    statement = (
+        sa.select(role.login, model.presence.c.state, model.presence.c.work)
+        .outerjoin(model.presence, model.presence.c.role_id == role.id)
+        .where(concerned, role.removed_at.is_(None), role.detached_at.is_(None))
+        .order_by(role.login)
+    )
+    ended = [PresenceState.PAUSED]
+    if now - pause.since >= timedelta(seconds=ABSENT_SECONDS):
+        ended.append(PresenceState.ABSENT)
+    found = connection.execute(statement).all()
+    unpaused = [row.login for row in found if row.state not in ended and row.state is not None]
+    return UnderWay(sum(len(row.work or ()) for row in found), unpaused)
+
+
+def _runs(connection: sa.Connection, bot_id: int) -> int:
+    run = model.bot_run.c
+    running = sa.select(sa.func.count()).where(run.bot_id == bot_id, run.state == BotRunState.RUNNING)
+    found: int = connection.execute(running).scalar_one()
+    return found
+
+
+def _open_envelopes(connection: sa.Connection, pause: PauseEntry) -> int:
+    envelope, event = model.envelope.c, model.event.c
+    if pause.kind is PauseKind.EMITTER:
+        concerned = envelope.emitter_id == pause.subject_id
+    else:
+        of_type = sa.select(event.envelope_id).where(event.event_type_id == pause.subject_id)
+        concerned = envelope.id.in_(of_type.where(event.envelope_id == envelope.id))
+    count = sa.select(sa.func.count()).select_from(model.envelope).where(is_in(EnvelopeState.OPEN), concerned)
+    found: int = connection.execute(count).scalar_one()
+    return found

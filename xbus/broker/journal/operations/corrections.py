@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.audit import RepairDecision, note_acts
 from xbus.broker.journal.commit.statements.common import remember
-from xbus.broker.journal.commit.statements.cures import close_corrected
+from xbus.broker.journal.commit.statements.progress import close_corrected
 from xbus.broker.journal.log.overlays import CONCERNS_EVENT, CORRECTED
 from xbus.broker.journal.operations.failures import role_name
 
@@ -48,13 +48,8 @@ def read_corrections(connection: sa.Connection, envelope_id: UUID) -> list[Corre
     correction = model.correction.c
     statement = (
         sa.select(
-            model.role.c.login,
-            model.event.c.id,
-            correction.item_index,
-            correction.before,
-            correction.after,
-            correction.at,
-            correction.reason,
+            *(model.role.c.login, model.event.c.id, correction.item_index),
+            *(correction.before, correction.after, correction.at, correction.reason),
         )
         .select_from(model.event)
         .join(model.correction, CONCERNS_EVENT)

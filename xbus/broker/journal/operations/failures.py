@@ -5,7 +5,6 @@ group to group. It counts in each group up to a bound, and reads no message but 
 about as much with a million failures as with a thousand.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +14,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.database.paging import portions
-from xbus.broker.journal.database.rows import NamedRow, NamedRows, columns_for, value_of
+from xbus.broker.journal.database.rows import NamedRow, NamedRows, columns_for, find_id, grouped, value_of
 from xbus.broker.journal.writes.fingerprint import is_fingerprint
 from xbus.errors import Refused
 from xbus.states import TrackingState
@@ -236,13 +235,11 @@ def known_role_id(connection: sa.Connection, login: str) -> int:
     Raises:
         Refused: no role has or had this login (``unknown_login``).
     """
-    found = None
-    if "\0" not in login:  # strangers may ask for anything, also for what no database takes
-        found = connection.execute(sa.select(model.role.c.id).where(model.role.c.login == login)).scalar_one_or_none()
+    # Strangers may ask for anything, also for what no database takes.
+    found = None if "\0" in login else find_id(connection, model.role.c.login, login)
     if found is None:
         raise Refused(f'there is no role "{login}"', "xbus export shows the roles", code="unknown_login")
-    role_id: int = found
-    return role_id
+    return found
 
 
 def role_name(connection: sa.Connection, role_id: int) -> str:
@@ -531,10 +528,8 @@ def _owners(connection: sa.Connection, newest_ids: Sequence[int]) -> Mapping[str
     walk = first.where(newest.c.id.in_(newest_ids)).cte("walk", recursive=True)
     following = sa.select(walk.c.fingerprint, _owner_after(walk.c.fingerprint, walk.c.owner))
     walk = walk.union_all(following.where(walk.c.owner.is_not(None)))
-    owners: dict[str, list[str]] = defaultdict(list)
-    for fingerprint, owner in connection.execute(sa.select(walk).where(walk.c.owner.is_not(None))):
-        owners[fingerprint].append(owner)
-    return owners
+    found = sa.select(walk.c.fingerprint, walk.c.owner).where(walk.c.owner.is_not(None))
+    return grouped(connection.execute(found))
 
 
 def _owner_after(

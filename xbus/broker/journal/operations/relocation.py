@@ -10,9 +10,8 @@ from xbus import model
 from xbus.broker.journal.audit import act_here, note_acts
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database import schema
-from xbus.broker.journal.database.connection import connected, is_missing_file, writing
+from xbus.broker.journal.database.connection import alone, check_lasting, connected, is_missing_file, writing
 from xbus.broker.journal.database.engine import create_engine, parse_url
-from xbus.broker.journal.database.exclusive import alone, check_lasting
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.database.table_rows import (
     TableContents,

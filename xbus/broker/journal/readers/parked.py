@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.audit import RepairDecision, act_here, note_acts
-from xbus.broker.journal.log.slices import EventHead, Place, read_heads
+from xbus.broker.journal.log.slices.items import read_heads
+from xbus.broker.journal.log.slices.values import EventHead, Place
 from xbus.broker.journal.readers.people import have_broker_notice
 from xbus.broker.journal.readers.ranges import (
     BATCH_DIGITS,

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.audit import RepairDecision, act_here, note_acts
-from xbus.broker.journal.log.slices import Place, Start, Stretch, read_start
+from xbus.broker.journal.log.slices.listing import Start, read_start
+from xbus.broker.journal.log.slices.values import Place, Stretch
 from xbus.broker.journal.readers.ranges import ReaderRange, cut, joined, read_ranges, written_hash
 from xbus.broker.journal.readers.settings import ReaderEntry, read_readers
 from xbus.broker.journal.readers.steps import ActNote, ReaderAct, move_row, note_moves, write_range

@@ -9,7 +9,8 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.log.slices import Place, Stretch
+from xbus.broker.journal.database.rows import value_of
+from xbus.broker.journal.log.slices.values import Place, Stretch
 from xbus.errors import Refused
 from xbus.states import RangeState
 
@@ -218,20 +219,8 @@ def with_stretches(
         place = Place(each.position, each.event, each.item)
         found.setdefault(each.range_id, []).append(Stretch(int(each.first, 16), int(each.last, 16), place, until))
     for row in rows:
-        yield ReaderRange(
-            row.id,
-            row.service_id,
-            int(row.first, 16),
-            int(row.last, 16),
-            row.owner,
-            row.counter,
-            row.handed_out,
-            tuple(found[row.id]),
-            row.skipped,
-            row.attempts,
-            row.retry_at,
-            row.batch_of,
-        )
+        first, last = int(row.first, 16), int(row.last, 16)
+        yield value_of(ReaderRange, row, first=first, last=last, stretches=tuple(found[row.id]))
 
 
 _STRETCHES = (

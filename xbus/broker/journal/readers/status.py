@@ -1,8 +1,10 @@
 """Tells people how far readers are: ranges, lag, and the history of their places."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -11,14 +13,70 @@ from xbus import model
 from xbus.broker.journal.database.rows import value_of
 from xbus.broker.journal.log.contents import find_listed, read_contents_end
 from xbus.broker.journal.log.reading import is_kept
-from xbus.broker.journal.log.slices import Place
+from xbus.broker.journal.log.slices.values import Place
 from xbus.broker.journal.readers.people import OF_BOTS
 from xbus.broker.journal.readers.ranges import ReaderRange, read_ranges
-from xbus.broker.journal.readers.settings import ReaderEntry, read_readers
+from xbus.broker.journal.readers.settings import LogPart, ReaderEntry, read_readers
 from xbus.broker.journal.readers.steps import ReaderAct
-from xbus.broker.journal.readers.subscribers import SubscriberStatus, read_subscribers
-from xbus.broker.journal.readers.type_spans import LogPart
 from xbus.states import PresenceState
+
+# -- subscribers -------------------------------------------------------------------------------------------------------
+# Tells people how the calls of subscriptions go.
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberStatus:
+    """A subscription in use, and how its calls went.
+
+    Args:
+        name: of the subscription.
+        failures: how many calls failed one after another.
+        failing_since: when the first of these failed; None while it is well.
+        retry_at: until when nobody calls; None while it is well.
+        code: of the last failure.
+        error: the last failure in words.
+        ended_at: when the subscriber said that it wants no more; None while it does.
+        parked: how many of its batches wait for a person.
+    """
+
+    name: str
+    url: str
+    format: str
+    failures: int
+    failing_since: datetime | None
+    retry_at: datetime | None
+    code: str | None
+    error: str | None
+    ended_at: datetime | None
+    parked: int = 0
+
+    @property
+    def state(self) -> str:
+        """Its state in a word."""
+        if self.ended_at is not None:
+            return "stopped"
+        return "failed" if self.failures else "healthy"
+
+
+def read_subscribers(connection: sa.Connection) -> dict[int, SubscriberStatus]:
+    """Read the subscriptions in use, by the ids of the readers that they stand on."""
+    row, state = model.subscription.c, model.subscription_state.c
+    parked = _count_parked(connection)
+    columns = (state.failing_since, state.retry_at, state.code, state.error, state.ended_at)
+    found = connection.execute(
+        sa.select(row.service_id, row.name, row.url, row.format, sa.func.coalesce(state.failures, 0), *columns)
+        .outerjoin(model.subscription_state, state.service_id == row.service_id)
+        .where(row.removed_at.is_(None))
+    )
+    return {service_id: SubscriberStatus(*[*values, parked[service_id]]) for service_id, *values in found}
+
+
+def _count_parked(connection: sa.Connection) -> Counter[int]:
+    """Count the batches that are parked, by the ids of their readers."""
+    row = model.reader_range.c
+    counted = sa.select(row.service_id, sa.func.count()).where(row.parked_at.is_not(None)).group_by(row.service_id)
+    return Counter(dict(connection.execute(counted).all()))
+
 
 MOST_COUNTED_EVENTS = 10_000
 """Lag is counted up to here: a longer one need not be exact, and would take long to count."""
@@ -135,50 +193,32 @@ def list_readers(connection: sa.Connection, name: str | None = None) -> list[Rea
     Args:
         name: only this one; None for all.
     """
-    chosen = [entry for entry in read_readers(connection) if name in (None, entry.name)]
-    ranges: dict[int, list[RangeStatus]] = {entry.id: [] for entry in chosen}
-    waiting = {entry.id: _WaitingEvents(connection, entry) for entry in chosen}
+    chosen = {entry.id: entry for entry in read_readers(connection) if name in (None, entry.name)}
+    ranges: dict[int, list[RangeStatus]] = {service_id: [] for service_id in chosen}
+
+    @cache  # Ranges often stand at the same place.
+    def beyond(service_id: int, position: int) -> tuple[int, datetime | None]:
+        return _lag(connection, chosen[service_id], Place(position))
+
     told = {row.id: row for row in connection.execute(_ROWS).all()}
     for each in read_ranges(connection, [*ranges]):
         row = told[each.id]
         role = None if each.owner is None else row.login
-        behind, _ = waiting[each.service_id].beyond(each.place)
+        behind, _ = beyond(each.service_id, each.place.position)
         ranges[each.service_id].append(RangeStatus(each, role, row.expires_at, row.settled_at, behind))
     subscribers = read_subscribers(connection)
-    statuses = [_status(connection, entry, ranges[entry.id], waiting[entry.id]) for entry in chosen]
-    return [replace(status, subscriber=subscribers.get(status.entry.id)) for status in statuses]
-
-
-def _status(
-    connection: sa.Connection, entry: ReaderEntry, ranges: Sequence[RangeStatus], waiting: "_WaitingEvents"
-) -> ReaderStatus:
+    pause = model.pause.c
+    paused = set(connection.execute(sa.select(pause.subject_id).where(pause.kind == "service")).scalars())
     types = model.event_type.c
-    names = sa.select(types.name).where(types.id.in_(list(entry.event_types))).order_by(types.name)
-    place = min(each.range.place for each in ranges)
-    lag, waits_since = waiting.beyond(place)
-    paused = sa.select(model.pause.c.kind).where(model.pause.c.kind == "service", model.pause.c.subject_id == entry.id)
-    is_paused = connection.execute(paused).first() is not None
-    return ReaderStatus(entry, connection.execute(names).scalars().all(), ranges, place, lag, waits_since, is_paused)
-
-
-class _WaitingEvents:
-    """The events of a reader's types, looked at once for each place: ranges often stand at the same one.
-
-    Args:
-        connection: reads.
-        entry: the reader.
-    """
-
-    def __init__(self, connection: sa.Connection, entry: ReaderEntry) -> None:
-        self._connection = connection
-        self._entry = entry
-        self._found: dict[int, tuple[int, datetime | None]] = {}
-
-    def beyond(self, place: Place) -> tuple[int, datetime | None]:
-        """Count those from a place on, and find when the first of them was sealed."""
-        if place.position not in self._found:
-            self._found[place.position] = _lag(self._connection, self._entry, place)
-        return self._found[place.position]
+    statuses = []
+    for entry in chosen.values():
+        names = sa.select(types.name).where(types.id.in_(list(entry.event_types))).order_by(types.name)
+        event_types = connection.execute(names).scalars().all()
+        place = min(each.range.place for each in ranges[entry.id])
+        waits = beyond(entry.id, place.position)
+        own = (entry.id in paused, subscribers.get(entry.id))
+        statuses.append(ReaderStatus(entry, event_types, ranges[entry.id], place, *waits, *own))
+    return statuses
 
 
 def count_lag(connection: sa.Connection, entry: ReaderEntry, place: Place, most: int) -> int:

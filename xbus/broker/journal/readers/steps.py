@@ -12,7 +12,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.log.slices import Place, Stretch
+from xbus.broker.journal.log.slices.values import Place, Stretch
 from xbus.broker.journal.readers.ranges import (
     ReaderRange,
     cut,

@@ -4,6 +4,5 @@ Each step is one short transaction that decides and removes at once. It never re
 has to decide about, or what another envelope repeats. It also finds roles and readers
 that lag too far. Housekeeping says when; the archive asks which envelopes are settled.
 
-Face: ``ages``, ``bounds``, ``holders``, ``keeping``, ``lagging``, ``limits``, ``needed``, ``owed``, ``pruning``,
-``reader_lags``, ``rules``, ``search``.
+Face: ``holders``, ``lagging``, ``needed``, ``pruning``, ``reader_lags`` and ``rules``.
 """

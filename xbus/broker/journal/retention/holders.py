@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.reading import read_head
-from xbus.broker.journal.retention.keeping import read_keepings
+from xbus.broker.journal.retention.rules import read_keepings
 from xbus.broker.journal.writes import BUS_WIDE
 from xbus.states import DeliveryState
 

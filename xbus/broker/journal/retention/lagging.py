@@ -6,6 +6,7 @@ Lag counts the envelopes that a role lacks and will get in their turn. Parked en
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
 
 import sqlalchemy as sa
 
@@ -16,10 +17,34 @@ from xbus.broker.journal.log.event_states import DROPPED
 from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import read_owed_ahead
-from xbus.broker.journal.retention.limits import WhenBehind
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.clock import span
+from xbus.model import lag_limit
 from xbus.model.base import UNREADABLE
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+# Limits of lags: how far a consumer role or a reader may be behind, as the bus file says it.
+
+WhenBehind: TypeAlias = Literal["alarm", "detach", "skip"]
+LimitOf: TypeAlias = Literal["role", "reader"]
+
+
+def write_limit(
+    connection: sa.Connection, kind: LimitOf, subject_id: int, max_lag: int | timedelta | None, when_behind: WhenBehind
+) -> None:
+    """Set the limit of a role, or of the service of a reader; None means no limit."""
+    of_subject = (lag_limit.c.kind == kind, lag_limit.c.subject_id == subject_id)
+    connection.execute(sa.delete(lag_limit).where(*of_subject))
+    if max_lag is not None:
+        limit = {"seconds": max_lag.total_seconds()} if isinstance(max_lag, timedelta) else {"envelopes": max_lag}
+        row = {"kind": kind, "subject_id": subject_id, "when_behind": when_behind, **limit}
+        connection.execute(sa.insert(lag_limit).values(row))
+
+
+def limit_of(envelopes: int | None, seconds: float | None) -> int | timedelta | None:
+    """Give the limit that a row says; None where it says none."""
+    return envelopes if seconds is None else span(seconds)
+
 
 MOST_SKIPPED = 10_000
 """Envelopes that one look has a role do without. More catch up in fewer looks, and cost memory."""

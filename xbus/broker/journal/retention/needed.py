@@ -1,10 +1,10 @@
 """Finds the envelopes that somebody still needs, so that they are not removed.
 
-An envelope stays while a role is still owed it (see ``owed.py``), while a reader that keeps has not read it, while
+An envelope stays while a role is still owed it, while a reader that keeps has not read it, while
 anything of it waits for a person, and while another envelope repeats it. A type that nobody takes keeps nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,10 +13,165 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import grouped
+from xbus.broker.journal.log.contents import find_listed
+from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.readers.parked import is_in_parked_batch
-from xbus.broker.journal.readers.type_spans import is_in_span
-from xbus.broker.journal.retention.owed import OwedPart, read_owed
+from xbus.broker.journal.readers.settings import is_in_span
 from xbus.states import ItemState, ReplyState
+
+# -- owed --------------------------------------------------------------------------------------------------------------
+# Finds the envelopes that consumers are still owed by their graphs: an absent role keeps its own types alone.
+#
+# The table of contents says where the envelopes of a graph lie. So a search passes a million owed envelopes at once,
+# and finds those of other types among them.
+
+FOR_EVER = 2**62
+"""Above all positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwedPart:
+    """A part of the log in which envelopes with events of some graphs stay.
+
+    Args:
+        first: its first position.
+        last: its last position.
+        graphs: their ids; None for all.
+    """
+
+    first: int
+    last: int
+    graphs: frozenset[int] | None
+
+    def keeps(self, position: int, graphs: Collection[int]) -> bool:
+        """Check whether an envelope with events of these graphs stays."""
+        return self.first <= position <= self.last and (self.graphs is None or not self.graphs.isdisjoint(graphs))
+
+
+@dataclass(frozen=True, slots=True)
+class FreePart:
+    """A part of the log in which a search looks for envelopes that are not owed.
+
+    Args:
+        after: it begins behind this position.
+        last: its last position.
+        positions: the only ones that may hold such envelopes; None where each may.
+    """
+
+    after: int
+    last: int
+    positions: Sequence[int] | None
+
+
+def read_owed(connection: sa.Connection, *, with_unclaimed: bool = False) -> list[OwedPart]:
+    """Read the parts of the log that a role is still owed, or that an unfinished decision concerns.
+
+    A role that was detached is owed nothing, nor is one to whose service no graph leads. A service that has no role yet
+    is owed all that leads to it: its first role begins with that.
+
+    Args:
+        with_unclaimed: whether the events of types that nobody takes stay, too.
+    """
+    parts = [*_of_roles(connection), *_of_decisions(connection)]
+    whole = set(connection.execute(_WITHOUT_ROLE).scalars())
+    if with_unclaimed:
+        whole.update(connection.execute(UNCLAIMED).scalars())
+    if whole:
+        parts.append(OwedPart(1, FOR_EVER, frozenset(whole)))
+    return parts
+
+
+def _of_roles(connection: sa.Connection) -> Iterator[OwedPart]:
+    head = read_head(connection)
+    behind = [
+        (service_id, max(position + 1, from_position), FOR_EVER if until is None else until - 1)
+        for service_id, position, from_position, until in connection.execute(_CURSORS)
+        if position < head
+    ]
+    services = {"services": list({service_id for service_id, _, _ in behind})}
+    graphs = grouped(connection.execute(_GRAPHS_OF, services) if behind else ())
+    for service_id, first, last in behind:
+        if first <= last and service_id in graphs:
+            yield OwedPart(first, last, frozenset(graphs[service_id]))
+
+
+def _of_decisions(connection: sa.Connection) -> Iterator[OwedPart]:
+    for position, until in connection.execute(_DECISIONS):
+        yield OwedPart(position + 1, FOR_EVER if until is None else until, None)
+
+
+def next_free(
+    connection: sa.Connection, owed: Sequence[OwedPart], after: int, most: int, types: Collection[int] | None = None
+) -> FreePart | None:
+    """Find the next part of the log above a position that may hold envelopes that nobody is owed.
+
+    Args:
+        owed: as of :func:`read_owed`.
+        after: the position.
+        most: the most positions to name.
+        types: the ids of types of which such an envelope must hold an event; None for any.
+
+    Returns:
+        None where nothing above the position is free.
+    """
+    graphs: list[tuple[int, int]] | None = None
+    while after < FOR_EVER:
+        here = [part for part in owed if part.first <= after + 1 <= part.last]
+        ends = [part.last for part in here] + [part.first - 1 for part in owed if part.first > after + 1]
+        last = min(ends, default=FOR_EVER)
+        if not here:
+            return FreePart(after, last, None)
+        if all(part.graphs is not None for part in here):
+            graphs = graphs or [(graph_id, type_id) for graph_id, type_id in connection.execute(_ALL_GRAPHS)]
+            free = [
+                graph_id
+                for graph_id, type_id in graphs
+                if (types is None or type_id in types) and not any(part.keeps(after + 1, (graph_id,)) for part in here)
+            ]
+            listed = find_listed(connection, free, after, most, last) if free else None
+            if listed is not None and listed.positions:
+                return FreePart(after, listed.upto, listed.positions)
+            if listed is not None and listed.upto < last:
+                # Behind the table of contents the log itself is read.
+                return FreePart(listed.upto, last, None)
+        after = last
+    return None
+
+
+_CURSOR, _ROLE, _NODE, _SERVICE = model.cursor.c, model.role.c, model.node.c, model.service.c
+_SERVICES: sa.BindParameter[Any] = sa.bindparam("services", expanding=True)
+_CURSORS = (
+    sa.select(_ROLE.service_id, _CURSOR.position, _CURSOR.from_position, _CURSOR.until_position)
+    .join(model.role, _ROLE.id == _CURSOR.role_id)
+    .where(_ROLE.detached_at.is_(None))
+)
+_GRAPHS_OF = sa.select(_NODE.service_id, _NODE.graph_id).where(_NODE.service_id.in_(_SERVICES)).distinct()
+_ALL_GRAPHS = sa.select(model.graph.c.id, model.graph.c.event_type_id)
+_DECISIONS = sa.select(model.decision.c.position, model.decision.c.until_position)
+_HAS_ROLE = sa.exists().where(_ROLE.service_id == _SERVICE.id, _CURSOR.role_id == _ROLE.id)
+_WITHOUT_ROLE = (
+    sa.select(_NODE.graph_id)
+    .join(model.service, _SERVICE.id == _NODE.service_id)
+    .where(_SERVICE.kind == "consumer", _SERVICE.removed_at.is_(None), ~_HAS_ROLE)
+    .distinct()
+)
+_LEADS_TO_CONSUMER = (
+    sa.exists()
+    .where(_NODE.graph_id == model.graph.c.id, _SERVICE.id == _NODE.service_id, _SERVICE.kind == "consumer")
+    .correlate(model.graph)
+)
+_IS_READ = (
+    sa.exists()
+    .where(
+        model.reader_event_type.c.event_type_id == model.graph.c.event_type_id,
+        _SERVICE.id == model.reader_event_type.c.service_id,
+        _SERVICE.removed_at.is_(None),
+    )
+    .correlate(model.graph)
+)
+UNCLAIMED = sa.select(model.graph.c.id).where(~_LEADS_TO_CONSUMER, ~_IS_READ)
+"""Finds the graphs of types that lead to no consumer, and that no reader, subscriber or bot reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +206,7 @@ def settled_among(
     """
     owed = read_owed(connection) if owed is None else owed
     ids = [candidate.envelope_id for candidate in found]
-    graphs: dict[UUID, set[int]] = {}
-    for envelope_id, graph_id in connection.execute(_GRAPHS, {"ids": ids}):
-        graphs.setdefault(envelope_id, set()).add(graph_id)
+    graphs = grouped(connection.execute(_GRAPHS, {"ids": ids}))
     needed: set[UUID] = set()
     for statement in needed_by or FOR_GOOD:
         needed.update(connection.execute(statement, {"ids": ids}).scalars())

@@ -13,12 +13,11 @@ from xbus import model
 from xbus.broker.journal.log.contents import count_listed, find_listed, read_contents_end
 from xbus.broker.journal.log.planning import position_before, read_oldest
 from xbus.broker.journal.log.reading import read_head
-from xbus.broker.journal.log.slices import Place
-from xbus.broker.journal.readers import ReaderEntry, read_ranges, read_readers
+from xbus.broker.journal.log.slices.values import Place
+from xbus.broker.journal.readers.ranges import read_ranges
+from xbus.broker.journal.readers.settings import LogPart, ReaderEntry, read_readers
 from xbus.broker.journal.readers.status import find_waiting_since
-from xbus.broker.journal.readers.type_spans import LogPart
-from xbus.broker.journal.retention.lagging import MOST_SKIPPED
-from xbus.broker.journal.retention.limits import WhenBehind
+from xbus.broker.journal.retention.lagging import MOST_SKIPPED, WhenBehind
 from xbus.clock import span
 from xbus.model.base import UNREADABLE
 

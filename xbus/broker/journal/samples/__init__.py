@@ -3,5 +3,5 @@
 The monitor takes a sample each few seconds in one short read, and keeps it in one short transaction. Each read is
 bounded, however long the log is and however much waits. Kept samples are thinned: the table has some thousand rows.
 
-Face: ``attention``, ``keeping``, ``lags``, ``outline``, ``readers``, ``roles``, ``sample``, ``taking``.
+Face: ``attention``, ``outline``, ``sample`` and ``taking``.
 """

@@ -3,12 +3,17 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import grouped
 from xbus.broker.journal.log.catalog import read_version
+from xbus.broker.journal.readers.ranges import read_ranges
+from xbus.broker.journal.readers.settings import read_readers
+from xbus.broker.journal.readers.status import find_waiting_since
 
 
 class ServiceOutline(NamedTuple):
@@ -57,9 +62,7 @@ def read_bus(connection: sa.Connection) -> BusOutline:
     emitters = connection.execute(
         sa.select(emitter.id, emitter.login, emitter.profile_id, emitter.kind).where(emitter.removed_at.is_(None))
     ).all()
-    of_profile = defaultdict(list)
-    for profile_id, type_id in connection.execute(_ALLOWED):
-        of_profile[profile_id].append(type_id)
+    of_profile = grouped(connection.execute(_ALLOWED))
     in_use = sa.select(model.event_type.c.id, model.event_type.c.name).where(model.event_type.c.removed_at.is_(None))
     # No event is led to a reader: it has no place in the graph.
     of_graph = (service.removed_at.is_(None), service.kind != "reader")
@@ -114,3 +117,40 @@ _EDGES = (
     .join(model.node, model.node.c.id == model.edge.c.parent_id)
     .join(_LAST, _LAST.c.id == model.node.c.graph_id)
 )
+
+
+# -- readers -----------------------------------------------------------------------------------------------------------
+# Reads how far readers are, as cheaply as a sample must be.
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderFigures:
+    """A reader in use.
+
+    Args:
+        service_id: see ``model.reader``.
+        types: the ids of the event types that it reads.
+        programs: how many programs have ranges of it.
+        waits_since: when the first event was sealed that it has not read; None where it has read all.
+        skipped: how many envelopes retention removed before it read them.
+    """
+
+    service_id: int
+    name: str
+    types: Collection[int]
+    programs: int
+    waits_since: datetime | None
+    skipped: int
+
+
+def read_reader_figures(connection: sa.Connection) -> list[ReaderFigures]:
+    """Read the readers in use, by name. Each costs one look into the table of contents, at any lag."""
+    found = []
+    ranges = read_ranges(connection)
+    for entry in read_readers(connection):
+        own = [each for each in ranges if each.service_id == entry.id]
+        since = find_waiting_since(connection, entry, min(each.place for each in own))
+        programs = len({each.owner for each in own} - {None})
+        skipped = max(each.skipped for each in own)
+        found.append(ReaderFigures(entry.id, entry.name, entry.event_types, programs, since, skipped))
+    return found

@@ -26,8 +26,8 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.operations.corrections import add_correction
 from xbus.broker.journal.retention.pruning import read_stored_bytes
-from xbus.broker.journal.writes import BeginAttempt, EndAttempt, Write
-from xbus.broker.journal.writes.pauses import PauseEntry, PauseKind
+from xbus.broker.journal.writes import PauseEntry, PauseKind, Write
+from xbus.broker.journal.writes.bulk import BeginAttempt, EndAttempt
 from xbus.errors import Failed, JournalError, Refused
 from xbus.rpc.codec import pack_items
 from xbus.states import AttemptState, DeliveryState

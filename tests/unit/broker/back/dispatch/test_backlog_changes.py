@@ -19,8 +19,7 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.configuration.decisions import decide, heirs
-from xbus.broker.journal.configuration.owed import Owed
+from xbus.broker.journal.configuration.decisions import Owed, decide, heirs
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 

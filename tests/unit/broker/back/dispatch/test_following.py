@@ -26,7 +26,7 @@ from xbus import model
 from xbus.broker.back.dispatch.parties import FIRST_ENVELOPES
 from xbus.broker.back.recipients import Abilities, This
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes.pauses import PauseEntry, PauseKind
+from xbus.broker.journal.writes import PauseEntry, PauseKind
 from xbus.errors import Failed, Refused
 
 PREPARE, COMMIT = "xbus.prepare_envelopes", "xbus.commit_envelopes"

@@ -36,8 +36,7 @@ from xbus.broker.back.progress.ledger import RESERVE_POSITIONS
 from xbus.broker.back.recipients import RecipientProxy, ServedRole
 from xbus.broker.back.recipients.slots import This
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import Sealed
-from xbus.broker.journal.writes.pauses import PauseEntry, PauseKind
+from xbus.broker.journal.writes import PauseEntry, PauseKind, Sealed
 from xbus.states import TrackingState
 
 
@@ -259,9 +258,9 @@ def let_runs_wait(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> asyncio.Ev
     may_begin, launcher = asyncio.Event(), broker.back._assembly._launcher
     gather = launcher.gather
 
-    async def gathered(*args: Any) -> Any:
+    async def gathered(*args: Any, **more: Any) -> Any:
         await may_begin.wait()
-        return await gather(*args)
+        return await gather(*args, **more)
 
     monkeypatch.setattr(launcher, "gather", gathered)
     return may_begin

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from xbus.broker.back.log import LogReader, LogSlices
-from xbus.broker.journal.log.slices import LAST_HASH, Place, Slice, SliceBounds, Stretch
+from xbus.broker.journal.log.slices.values import LAST_HASH, Place, Slice, SliceBounds, Stretch
 
 WANTED = frozenset({1}), [Stretch(0, LAST_HASH, Place(1))], SliceBounds(9, 1_000)
 FOUND = Slice(Place(5))

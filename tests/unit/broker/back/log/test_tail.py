@@ -10,9 +10,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.slices import whole_ring
 from xbus.broker.back.log.tail import ENVELOPE_BYTES, LogTail
 from xbus.broker.journal.log.segments import Segment
-from xbus.broker.journal.log.slices import Place, SliceBounds, whole_ring
+from xbus.broker.journal.log.slices.values import Place, SliceBounds
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealedEnvelope, SealReceipt
 from xbus.envelope import EnvelopeHead
 from xbus.rpc.codec import pack_items

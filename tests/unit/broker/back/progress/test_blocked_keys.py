@@ -7,8 +7,7 @@ import pytest
 
 from tests.support.delivering import consumer_roles
 from xbus.broker.back.progress.blocked_keys import BlockedKeys, First
-from xbus.broker.journal.log.ordered import HeldKey
-from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.log.reading import HeldKey, LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
 from xbus.envelope import EnvelopeHead
 from xbus.states import DeliveryState

@@ -9,7 +9,7 @@ import pytest
 from xbus.broker.back.log.batch import RunBatch
 from xbus.broker.back.recipients.failures import RecipientFailed, nonsense
 from xbus.broker.back.run.flow_control import CallWindow, Portion, StageInbox, together
-from xbus.broker.journal.writes import OutputPage
+from xbus.broker.journal.writes.bulk import OutputPage
 
 LARGE = RunBatch(0, 1, bytes(1000))
 SMALL = RunBatch(0, 1, bytes(10))

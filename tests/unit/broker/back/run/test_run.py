@@ -16,7 +16,8 @@ from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import Absent
 from xbus.broker.back.run.run import Run
-from xbus.broker.journal.writes import OutputPage, PauseEntry, PauseKind
+from xbus.broker.journal.writes import PauseEntry, PauseKind
+from xbus.broker.journal.writes.bulk import OutputPage
 from xbus.rpc.codec import pack_items
 
 LARGE = [bytes(1000)] * 100

@@ -24,8 +24,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.retention.pruning import PruningStep, prune_cancelled, prune_settled
-from xbus.broker.journal.retention.rules import Rule, Rules
-from xbus.broker.journal.retention.search import Scan
+from xbus.broker.journal.retention.rules import Rule, Rules, Scan
 from xbus.broker.journal.writes import ProgressUpdate
 from xbus.broker.sessions import Sessions
 from xbus.clock import SystemClock

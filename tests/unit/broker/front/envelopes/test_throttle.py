@@ -11,7 +11,7 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes import Throttle
 from xbus.broker.front.envelopes.checks import LEAST_SECONDS, TokenBucket
 from xbus.broker.journal.log.catalog import Catalog
-from xbus.broker.journal.log.emitters.entries import EmitterEntry
+from xbus.broker.journal.log.emitters import EmitterEntry
 from xbus.broker.journal.writes import SendingLimits
 from xbus.errors import Failed
 

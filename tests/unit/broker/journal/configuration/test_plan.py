@@ -17,7 +17,7 @@ from xbus.broker.journal.configuration import (
     Stored,
     make_plan,
 )
-from xbus.broker.journal.configuration.demo import demo_bus
+from xbus.broker.journal.configuration.writing import demo_bus
 
 EMPTY = Stored(version=1, in_use=BusSpec(), removed=BusSpec())
 DEMO = Stored(version=7, in_use=demo_bus(), removed=BusSpec())

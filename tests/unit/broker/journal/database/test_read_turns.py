@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from xbus.broker.journal.database.read_turns import BROKER, MOST_WAITING, ReadTurns
+from xbus.broker.journal.database.connection import BROKER, MOST_WAITING, ReadTurns
 from xbus.errors import JournalUnavailable
 
 ASKING, HONEST = b"asking", b"honest"

@@ -16,7 +16,7 @@ DRIVERS = ("psycopg2", "psycopg", "sqlite3")
 OTHERS = {
     ("xbus/broker/journal/configuration/checked.py", "sa.create_engine"): "a copy in memory, without wrong rows",
     ("xbus/broker/journal/database/foreign.py", "sa.create_engine"): "a file of somebody else, which is only read",
-    ("xbus/broker/journal/legacy_import/source.py", "sa.create_engine"): "the database of a 0.2.0, which is only read",
+    ("xbus/broker/journal/legacy_import/reading.py", "sa.create_engine"): "the database of a 0.2.0, which is only read",
     ("xbus/emitter/outbox/file.py", "sqlite3.connect"): "the outbox is a file of its own",
 }
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from xbus.broker.journal.configuration import NodeSpec
-from xbus.broker.journal.legacy_import.nodes import LegacyGraph, translate_nodes
 from xbus.broker.journal.legacy_import.rows import OldNode
+from xbus.broker.journal.legacy_import.translation import LegacyGraph, translate_nodes
 
 SERVICES = {"W": "worker", "X": "other", "C": "consumer"}
 

@@ -15,10 +15,9 @@ from xbus.broker.journal.configuration import (
     Stored,
 )
 from xbus.broker.journal.legacy_import.entries import Belongings, EmissionProfile, LegacyDescriptor, LegacyPerson, Owner
-from xbus.broker.journal.legacy_import.plan import ImportPlan, plan_import
-from xbus.broker.journal.legacy_import.present import Present
+from xbus.broker.journal.legacy_import.plan import ImportPlan, Present, plan_import
 from xbus.broker.journal.legacy_import.translation import Translation
-from xbus.broker.journal.people import Right
+from xbus.rights import Right
 
 HASH, OTHER_HASH = "0123456789abcdef" * 5, "fedcba9876543210" * 5
 OURS = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA"

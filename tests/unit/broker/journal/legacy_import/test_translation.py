@@ -27,7 +27,7 @@ from xbus.broker.journal.legacy_import.rows import (
     OldUser,
 )
 from xbus.broker.journal.legacy_import.translation import Translation, translate
-from xbus.broker.journal.people import Right
+from xbus.rights import Right
 
 HASH = "0123456789abcdef" * 5
 

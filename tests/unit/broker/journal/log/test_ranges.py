@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.broker.journal.log.ranges import cut
+from xbus.broker.journal.log.planning import cut
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,27 @@
 """Each write is answered by its handler with what its type says; mypy can't see it, as a table finds the handler."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, ForwardRef, get_args, get_type_hints
 
 import pytest
 
 from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements import _HANDLERS
+from xbus.broker.journal.writes import bots, bulk
 
-KINDS = [kind for kind in vars(writes).values() if isinstance(kind, type) and issubclass(kind, writes.Write)]
+KINDS = [
+    kind
+    for module in (writes, bots, bulk)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, writes.Write)
+]
 
 
 def answer_of(write: Any) -> object:
     """The type of a write's answer."""
     (answer,) = get_args(write.__orig_bases__[0])
-    return vars(writes)[answer.__forward_arg__] if isinstance(answer, ForwardRef) else answer
+    return vars(import_module(write.__module__))[answer.__forward_arg__] if isinstance(answer, ForwardRef) else answer
 
 
 def test_each_write_has_a_handler() -> None:

@@ -25,6 +25,8 @@ from xbus.broker.journal.commit.statements.stored import lasting_appends
 from xbus.broker.journal.log.contents import list_blocks
 from xbus.broker.journal.log.segments import gather
 from xbus.broker.journal.writes import Sealed, SealedEnvelope, SealedGroup, SealReceipt
+from xbus.broker.journal.writes import bots as run_writes
+from xbus.broker.journal.writes import bulk as bulk_writes
 
 News: TypeAlias = tuple[list[writes.Append], list[Sealed]]
 """The items that writes have stored, and the envelopes that they have sealed; see ``tally``."""
@@ -47,7 +49,7 @@ _HANDLERS: dict[type, Handler] = {
     writes.StartEnvelope: emission.start_envelopes,
     writes.StartEvent: emission.start_events,
     writes.Append: emission.insert_segments,
-    writes.AppendOutput: bulk.append,
+    bulk_writes.AppendOutput: bulk.append,
     writes.EndEvent: emission.end_events,
     writes.Cancel: closing.cancel,
     writes.CallOffAsks: replies.call_off,
@@ -57,14 +59,14 @@ _HANDLERS: dict[type, Handler] = {
     writes.NotePresence: presence.note,
     writes.EndPauses: pauses.end,
     writes.FollowOrder: progress.follow_order,
-    writes.BeginAttempt: bulk.begin,
-    writes.RenewAttempt: bulk.renew,
-    writes.EndAttempt: bulk.end,
-    writes.LoseRuns: bots.lose,
-    writes.FireSlots: bots.fire,
-    writes.RenewRuns: bots.renew,
-    writes.EndRun: bots.end,
-    writes.ClaimRun: bots.claim,
+    bulk_writes.BeginAttempt: bulk.begin,
+    bulk_writes.RenewAttempt: bulk.renew,
+    bulk_writes.EndAttempt: bulk.end,
+    run_writes.LoseRuns: bots.lose,
+    run_writes.FireSlots: bots.fire,
+    run_writes.RenewRuns: bots.renew,
+    run_writes.EndRun: bots.end,
+    run_writes.ClaimRun: bots.claim,
     writes.ListBlock: list_blocks,
     # Last, so that the one row of head, which every sealing transaction updates, is held as briefly as can be.
     writes.Repeat: repeating.repeat,
@@ -88,6 +90,10 @@ def goes_past_sqlalchemy(group: Sequence[writes.Write[object]]) -> bool:
             continue
         if isinstance(write, writes.ProgressUpdate):
             if write.deliveries or write.failures or write.decided or write.repeated:
+                return False
+        elif isinstance(write, writes.Seal):
+            # What an envelope holds is read unless it is known, and so is why one that goes alone was cancelled.
+            if not write.is_one_append or write.content is None or len(group) == 1:
                 return False
         elif not isinstance(write, writes.Append) or write.stored is not None:
             return False
@@ -117,11 +123,12 @@ def tally(group: Sequence[writes.Write[object]], answers: Sequence[object]) -> T
             continue
         if (bytes_of := _BYTES_OF.get(type(write))) is not None:
             total += bytes_of(write, answer)
-        if type(write) is writes.Append and write.stored is None:
-            appends.append(write)
-        elif type(answer) is SealReceipt and type(write) is writes.Seal and write.content is not None:
+        if type(answer) is not SealReceipt:
+            if type(write) is writes.Append and write.stored is None:
+                appends.append(write)
+        elif type(write) is writes.Seal and write.content is not None:
             ended.append(SealedGroup(answer.position, answer.position, write.content, (answer.hash,)))
-        elif type(answer) is SealReceipt:
+        else:
             content = write if type(write) is writes.PutEnvelope else None
             sealed.append(SealedEnvelope(answer, content, type(write) is writes.Repeat))
     if ended:
@@ -142,8 +149,8 @@ def _runs(ended: list[SealedGroup]) -> Iterator[SealedGroup]:
 _BYTES_OF: dict[type, Callable[[Any, object], int]] = {
     writes.Append: lambda write, _: write.size,
     writes.PutEnvelope: lambda write, answer: write.size if type(answer) is SealReceipt else 0,
-    writes.AppendOutput: lambda write, _: write.page.data_bytes,
-    writes.EndAttempt: lambda write, is_kept: write.data_bytes or 0 if is_kept else 0,
+    bulk_writes.AppendOutput: lambda write, _: write.page.data_bytes,
+    bulk_writes.EndAttempt: lambda write, is_kept: write.data_bytes or 0 if is_kept else 0,
 }
 
 

@@ -5,13 +5,12 @@ from datetime import datetime, timedelta
 from itertools import count
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from xbus import model
-from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import remember
-from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.database.rows import NamedRow, insert_new
 from xbus.broker.journal.log.envelopes import read_envelope
+from xbus.broker.journal.writes import bots as writes
 from xbus.ids import keyed_envelope_id
 from xbus.slots import LATE
 from xbus.states import BOT_RUN_MOVES, BotRunState, EnvelopeState, check_move
@@ -59,13 +58,9 @@ def _fire(connection: sa.Connection, write: writes.FireSlots) -> bool:
         # One run shows whether the trouble is over. Others would pile up behind it, as attempts are not counted.
         is_open = sa.exists().where(_RUN.bot_id == write.bot_id, _RUN.state.in_((BotRunState.DUE, BotRunState.RUNNING)))
         slots = [] if connection.execute(sa.select(is_open)).scalar_one() else slots[-1:]
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    rows = [
-        {"bot_id": write.bot_id, "slot": slot, "state": BotRunState.DUE, "due_at": write.now, "attempts": 0}
-        for slot in slots
-    ]
-    for row in rows:
-        connection.execute(insert(model.bot_run).values(row).on_conflict_do_nothing())
+    for slot in slots:
+        row = {"bot_id": write.bot_id, "slot": slot, "state": BotRunState.DUE, "due_at": write.now, "attempts": 0}
+        connection.execute(insert_new(connection, model.bot_run), row)
     return True
 
 

@@ -1,25 +1,19 @@
 """Statements for the attempts of bulk workers, and for items that go from their outputs into events."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
-from sqlalchemy.dialects import postgresql, sqlite
 
 from xbus import model
-from xbus.broker.journal import writes
 from xbus.broker.journal.bulk.cleaning import LOST
 from xbus.broker.journal.bulk.outputs import MISMATCH, read_totals
 from xbus.broker.journal.commit.statements.common import remember
+from xbus.broker.journal.database.rows import insert_new
+from xbus.broker.journal.writes import bulk as writes
 from xbus.errors import JournalError
 from xbus.states import ATTEMPT_MOVES, AttemptState, check_move
 
-_INSERTS = {
-    # There may be one already that counts: the unique index decides, whoever else writes.
-    "sqlite": sqlite.insert(model.bulk_attempt).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(model.bulk_attempt).on_conflict_do_nothing(),
-}
 _RENEW = (
     sa.update(model.bulk_attempt)
     .where(model.bulk_attempt.c.id == bindparam("attempt_id"))
@@ -69,7 +63,8 @@ _APPEND = sa.insert(model.segment).from_select(
 
 
 def begin(connection: sa.Connection, group: Sequence[writes.BeginAttempt]) -> list[bool]:
-    insert: Any = _INSERTS[connection.dialect.name]
+    # There may be one already that counts.
+    insert = insert_new(connection, model.bulk_attempt)
     return [
         connection.execute(
             insert,

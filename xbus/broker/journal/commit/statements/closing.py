@@ -221,7 +221,8 @@ def _received(receipt: writes.SealReceipt, at: datetime, keyed_content: bytes | 
 def _close_envelopes(connection: sa.Connection, statement: RowStatement, rows: Sequence[Row]) -> None:
     if statement.execute(connection, rows) != len(rows):
         # A group that fails is carried out anew, call by call: then it is known whose envelope is at fault.
-        reason = read_cancel_reason(connection, cast(UUID, rows[0][-1])) if len(rows) == 1 else None
+        is_alone = len(rows) == 1 and connection.in_transaction()
+        reason = read_cancel_reason(connection, cast(UUID, rows[0][-1])) if is_alone else None
         if reason is not None:
             raise EnvelopeCancelled(reason)
         ids = ", ".join(str(row[-1]) for row in rows[:3])

@@ -8,6 +8,7 @@ from sqlalchemy import bindparam
 
 from xbus import model
 from xbus.broker.journal import writes
+from xbus.broker.journal.database.rows import columns_of
 
 _DELETE = sa.delete(model.presence).where(model.presence.c.role_id == bindparam("of_role"))
 _INSERT = sa.insert(model.presence)
@@ -21,10 +22,8 @@ def note(connection: sa.Connection, group: Sequence[writes.NotePresence]) -> Non
         connection.execute(_DELETE, [{"of_role": row.role_id} for row in write.rows])
         values = [
             {
-                "role_id": row.role_id,
+                **columns_of(row),
                 "state": row.state.value,
-                "since": row.since,
-                "seen_at": row.seen_at,
                 "work": _with_positions(row.work, positions),
                 "instances": None
                 if row.instances is None

@@ -1,6 +1,8 @@
 """Statements for the back's progress: cursors, delivery rows, and failures."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -8,13 +10,143 @@ from sqlalchemy import bindparam
 from xbus import model
 from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import exactly_one, remember
-from xbus.broker.journal.commit.statements.cures import close_delivered
-from xbus.broker.journal.commit.statements.deciding import decide
 from xbus.broker.journal.commit.statements.rows import Row, update_rows, write_rows
 from xbus.broker.journal.database.engine import driver_of
+from xbus.broker.journal.database.paging import portions
+from xbus.broker.journal.database.rows import columns_of
+from xbus.broker.journal.log.contents import note_graphs
 from xbus.broker.journal.writes.fingerprint import fingerprint
 from xbus.errors import JournalError
-from xbus.states import DELIVERY_MOVES, DeliveryState, ItemState, check_move
+from xbus.states import DELIVERY_MOVES, DeliveryState, ItemState, TrackingState, check_move
+
+# -- deciding ----------------------------------------------------------------------------------------------------------
+# Statements for decisions of administrators about owed envelopes, as far as the back has carried them out.
+
+_REGRAPH = sa.update(model.event).where(model.event.c.id == bindparam("of_event")).values(graph_id=bindparam("takes"))
+_INSERT_HISTORY = sa.insert(model.history)
+_THIS_DECISION = model.decision.c.id == bindparam("of_decision")
+_GO_ON = sa.update(model.decision).where(_THIS_DECISION).values(position=bindparam("dealt_with"))
+_END = sa.delete(model.decision).where(_THIS_DECISION)
+
+
+def decide(connection: sa.Connection, at: datetime, steps: Sequence[writes.Decided]) -> None:
+    """Write down the steps, in the transaction of the cursors and rows that they moved."""
+    for step in steps:
+        if step.regraphed:
+            connection.execute(_REGRAPH, [{"of_event": event_id, "takes": takes} for event_id, takes in step.regraphed])
+            note_graphs(connection, step.regraphed)
+        if step.let_go:
+            history = [
+                {"subject_id": f"{role_id} {envelope_id}", "move": move, "reason": reason}
+                for role_id, envelope_id, move, reason in step.let_go
+            ]
+            connection.execute(_INSERT_HISTORY, [{"at": at, "subject": "delivery", **row} for row in history])
+        if step.is_done:
+            connection.execute(_END, {"of_decision": step.decision_id})
+        else:
+            connection.execute(_GO_ON, {"of_decision": step.decision_id, "dealt_with": step.position})
+
+
+# -- cures -------------------------------------------------------------------------------------------------------------
+# Statements that close cured failures: the envelope has reached its role, or a person corrected the failed items.
+
+ENVELOPES = 200
+"""Envelopes whose failures are read at once. More take fewer statements, and more memory where failures are many."""
+
+_OPEN_STATES = [TrackingState.UNPROCESSED.value, TrackingState.PROCESSING.value, TrackingState.ON_HOLD.value]
+
+_FAILURE = model.failure.c
+
+_OPEN_FAILURES = (
+    sa.select(_FAILURE.id, _FAILURE.envelope_id, _FAILURE.event_id, _FAILURE.role_id, _FAILURE.indices)
+    .add_columns((model.service.c.kind == "consumer").label("is_consumers"))
+    .outerjoin_from(model.failure, model.role, model.role.c.id == _FAILURE.role_id)
+    .outerjoin(model.service, model.service.c.id == model.role.c.service_id)
+    .where(_FAILURE.tracking.in_(_OPEN_STATES))
+    .order_by(_FAILURE.id)
+)
+
+
+def close_delivered(connection: sa.Connection, at: datetime, delivered: Collection[tuple[int, UUID]]) -> None:
+    """Close the failures of deliveries that went well in the end, and of what the delivered envelopes repeat.
+
+    A failure of a worker is closed with the last delivery of its envelope. A failure stays open that names an item
+    which is still parked alone, or whose own envelope is still owed to the role, though a repeat of it was delivered.
+
+    Args:
+        delivered: role and envelope of each delivery whose row is settled, or which is a repeat.
+    """
+    for ids in portions(sorted({envelope_id for _, envelope_id in delivered}), ENVELOPES):
+        repeats = _read_repeats(connection, ids)
+        known = [*repeats]
+        failures = connection.execute(_OPEN_FAILURES.where(_FAILURE.envelope_id.in_(known))).all()
+        if not failures:
+            continue
+        delivery, item = model.delivery.c, model.parked_item.c
+        owed = sa.select(delivery.role_id, delivery.envelope_id).where(delivery.envelope_id.in_(known))
+        lacking = {(role_id, envelope_id) for role_id, envelope_id in connection.execute(owed)}
+        lacked = {envelope_id for _, envelope_id in lacking}
+        is_parked = sa.and_(item.envelope_id.in_(known), item.state == ItemState.PARKED.value)
+        parked = connection.execute(sa.select(item.event_id, item.item_index).where(is_parked))
+        kept = {(event_id, index) for event_id, index in parked}
+        cured = [
+            failure.id
+            for failure in failures
+            if (
+                any((failure.role_id, each) in delivered for each in repeats[failure.envelope_id])
+                and (failure.role_id, failure.envelope_id) not in lacking
+                if failure.is_consumers
+                else lacked.isdisjoint({failure.envelope_id, *repeats[failure.envelope_id]})
+            )
+            and not any((failure.event_id, index) in kept for index in failure.indices or ())
+        ]
+        _close(connection, at, cured, "closed by the broker: the envelope was delivered")
+
+
+def _read_repeats(connection: sa.Connection, ids: Sequence[UUID]) -> dict[UUID, set[UUID]]:
+    """Map each of some envelopes to itself, and each envelope that one of them repeats to those that repeat it."""
+    envelope = model.envelope.c
+    repeats = {each: {each} for each in ids}
+    ahead: Sequence[UUID] = ids
+    while ahead:
+        is_repeat = sa.and_(envelope.id.in_(ahead), envelope.origin_id.is_not(None))
+        ahead = []
+        for repeat_id, origin_id in connection.execute(sa.select(envelope.id, envelope.origin_id).where(is_repeat)):
+            repeats.setdefault(origin_id, set()).update(repeats[repeat_id])
+            ahead.append(origin_id)
+    return repeats
+
+
+def close_corrected(
+    connection: sa.Connection, at: datetime, event_id: UUID, role_id: int | None, corrected: Collection[int]
+) -> None:
+    """Close the failures that name corrected items alone.
+
+    Args:
+        event_id: as of ``model.correction``.
+        role_id: the role that gets the items so; None for all.
+        corrected: the indices of all corrected items of the event.
+    """
+    event = model.event.c
+    events = sa.select(event.id).where(sa.or_(event.id == event_id, event.origin_id == event_id))
+    failures = _OPEN_FAILURES.where(_FAILURE.event_id == event_id if role_id else _FAILURE.event_id.in_(events))
+    cured = [
+        failure.id
+        for failure in connection.execute(failures)
+        if failure.indices
+        and set(failure.indices) <= set(corrected)
+        and (role_id in (None, failure.role_id) or not failure.is_consumers)
+    ]
+    _close(connection, at, cured, "closed by the broker: its items were corrected")
+
+
+def _close(connection: sa.Connection, at: datetime, failure_ids: Sequence[int], reason: str) -> None:
+    for ids in portions(failure_ids, ENVELOPES):
+        closing = sa.update(model.failure).where(_FAILURE.id.in_(ids))
+        connection.execute(closing.values(tracking=TrackingState.CORRECTED.value))
+    for failure_id in failure_ids:
+        remember(connection, at, "failure", str(failure_id), TrackingState.CORRECTED, reason)
+
 
 _MOVE_CURSORS = update_rows("move_cursors", model.cursor, ["position", "done", "handed_to"], "role_id")
 _INSERT_DELIVERY = sa.insert(model.delivery)
@@ -89,17 +221,8 @@ def _follow_roles(connection: sa.Connection) -> None:
 def _move_delivery(connection: sa.Connection, write: writes.ProgressUpdate, move: writes.DeliveryMove) -> None:
     delivery = move.new
     service_id, cause = _service(connection, delivery)
-    values: dict[str, object] = {
-        "position": delivery.position,
-        "state": delivery.state.value,
-        "service_id": service_id,
-        "attempts": delivery.attempts,
-        "code": delivery.code,
-        "cause": cause,
-        "ordering_key": delivery.ordering_key,
-        "due_at": delivery.due_at,
-        "changed_at": write.at,
-    }
+    values = columns_of(delivery, "role_id", "envelope_id", "service")
+    values |= {"state": delivery.state.value, "service_id": service_id, "cause": cause, "changed_at": write.at}
     key = {"of_role": delivery.role_id, "of_envelope": delivery.envelope_id, "old_state": move.old}
     if move.old is None:
         row = {"role_id": delivery.role_id, "envelope_id": delivery.envelope_id, **values}
@@ -151,15 +274,5 @@ def _parked_item_row(
 
 
 def _failure_row(write: writes.ProgressUpdate, failure: writes.Failure) -> dict[str, object]:
-    return {
-        "at": write.at,
-        "envelope_id": failure.envelope_id,
-        "event_id": failure.event_id,
-        "role_id": failure.role_id,
-        "node": failure.node,
-        "verb": failure.verb,
-        "code": failure.code,
-        "message": failure.message,
-        "indices": failure.indices,
-        "fingerprint": fingerprint(failure.role_id, failure.code, failure.message),
-    }
+    own = {"at": write.at, "fingerprint": fingerprint(failure.role_id, failure.code, failure.message)}
+    return columns_of(failure) | own

@@ -3,15 +3,31 @@
 The sizes of segments are read before their data, so that memory is bounded however large the events are.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
-from typing import NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
-from xbus.broker.journal.database.compression import DAMAGED
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.database.compression import DAMAGED, PLAIN_SIZE
+from xbus.broker.journal.database.raw_reader import Query, copy_out
 from xbus.broker.journal.log.segments import Segment
-from xbus.broker.journal.log.slices.cutting import cut_items, replace_items
-from xbus.broker.journal.log.slices.listing import ListedEvent
-from xbus.broker.journal.log.slices.values import NO_BOUNDS, Place, SliceBounds, SliceEvent
+from xbus.broker.journal.log.slices.listing import IDS, ListedEvent, ListPage, as_text, read_list_page
+from xbus.broker.journal.log.slices.values import (
+    NO_BOUNDS,
+    EventHead,
+    Place,
+    Slice,
+    SliceBounds,
+    SliceEvent,
+    Stretch,
+    cut_items,
+    replace_items,
+)
+from xbus.broker.journal.objects.reading import STORED_DATA, STORED_DATA_TEXT, segment_data
 from xbus.errors import JournalError
 
 CHUNK_EVENTS = 512
@@ -297,3 +313,244 @@ def _cut(segments: Sequence[Segment], span: ItemSpan) -> bytes | None:
         return None
     # Mostly it begins and ends between segments.
     return data if (first, end) == (span.first, span.end) else cut_items(data, span.first - first, span.end - first)
+
+
+# -- stored ------------------------------------------------------------------------------------------------------------
+# Reads the items of listed events from the database.
+
+StoredSegment: TypeAlias = tuple[str, int, int, bytes, int | None, int | None, bytes]
+"""A row of ``model.log_segment``: the event's id as text, first index, items, and what ``STORED_DATA`` names."""
+
+
+class StoredItems:
+    """The items of the database, see ``ItemSource``.
+
+    Args:
+        connection: in a transaction.
+    """
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+        self._are_corrected: bool | None = None
+
+    def sizes(self, spans: Sequence[ItemSpan], end: int) -> Sizes:
+        """Read the segments of some spans up to an index, without their data."""
+        sizes: defaultdict[str, list[SegmentSize]] = defaultdict(list)
+        start = self._segment_start(spans[0]) if spans[0].first else 0
+        wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
+        for event_id, *row in self._connection.execute(_SIZES, wanted).all():
+            sizes[event_id].append(SegmentSize(*row))
+        return sizes
+
+    def segments(self, spans: Sequence[ItemSpan]) -> Mapping[str, Sequence[Segment]]:
+        """Read the segments of whole events, or of one span."""
+        segments: defaultdict[str, list[Segment]] = defaultdict(list)
+        if spans:
+            start = self._segment_start(spans[0]) if spans[0].first else 0
+            end = max(span.end for span in spans)
+            wanted = {"events": [span.event.segments_id for span in spans], "start": start, "end": end}
+            door = segment_data(self._connection)
+            for event_id, first, items, data, plain_bytes, store_id, digest in self._fetch_data(wanted):
+                plain = door.plain_of(event_id, first, data, plain_bytes, store_id, digest)
+                segments[event_id].append(Segment(first, items, plain))
+        return segments
+
+    def corrections(self, spans: Sequence[ItemSpan]) -> Mapping[str, Mapping[int, bytes]]:
+        """Read the items that were corrected for all; mostly there is none in the whole database."""
+        if self._are_corrected is None:
+            self._are_corrected = self._connection.execute(_ANY_CORRECTION).first() is not None
+        found: defaultdict[str, dict[int, bytes]] = defaultdict(dict)
+        if self._are_corrected and spans:
+            wanted = {"events": [span.event.segments_id for span in spans]}
+            for event_id, index, after in self._connection.execute(_CORRECTIONS, wanted):
+                found[event_id][index] = bytes(after)
+        return found
+
+    def pass_missing(self, span: ItemSpan) -> None:
+        """Let the items of an envelope be missing whose removal has begun since it was listed.
+
+        Raises:
+            JournalError: it is not so.
+        """
+        found = self._connection.execute(_PRUNED, {"of_id": span.event.facts.envelope_id}).one_or_none()
+        if found is not None and found[0] is None:
+            raise JournalError(f"event {span.event.facts.event_id} misses items from index {span.first} on")
+
+    def _segment_start(self, span: ItemSpan) -> int:
+        """The index at which the segment begins that holds the first item of a span; 0 where it was removed."""
+        wanted = {"of_event": span.event.segments_id, "item": span.first}
+        return self._connection.execute(_SEGMENT_START, wanted).scalar() or 0
+
+    def _fetch_data(self, wanted: Mapping[str, Any]) -> Iterable[StoredSegment]:
+        """Fetch segments; on PostgreSQL by binary COPY, as its driver decodes bytes from text otherwise."""
+        if self._connection.dialect.name == "sqlite":
+            return cast(list[StoredSegment], self._connection.execute(_DATA, wanted).all())
+        try:
+            return copy_out(self._connection.connection.driver_connection, _DATA_COPIED, **wanted)
+        except BaseException:
+            # SQLAlchemy has not seen what happened to the connection: it must not lend it again.
+            self._connection.invalidate()
+            raise
+
+
+_SEGMENT = model.log_segment.c
+_EVENTS: sa.BindParameter[str] = sa.bindparam("events", expanding=True, type_=IDS)
+_ITEM = sa.bindparam("item", type_=sa.BigInteger)
+_WANTED = sa.and_(
+    as_text(_SEGMENT.event_id).in_(_EVENTS),
+    _SEGMENT.first_index >= sa.bindparam("start", type_=sa.BigInteger),
+    _SEGMENT.first_index < sa.bindparam("end", type_=sa.BigInteger),
+)
+_SIZES = (
+    sa.select(as_text(_SEGMENT.event_id), _SEGMENT.first_index, _SEGMENT["items"], PLAIN_SIZE)
+    .where(_WANTED)
+    .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
+)
+_STORED = [_SEGMENT[name] for name in STORED_DATA]
+_DATA = (
+    sa.select(as_text(_SEGMENT.event_id), _SEGMENT.first_index, _SEGMENT["items"], *_STORED)
+    .where(_WANTED)
+    .order_by(_SEGMENT.event_id, _SEGMENT.first_index)
+)
+_DATA_COPIED: Query[StoredSegment] = Query(
+    f"SELECT CAST(event_id AS text), first_index, items, {STORED_DATA_TEXT} FROM log_segment"
+    " WHERE event_id = ANY(CAST(%(events)s AS uuid[])) AND first_index >= %(start)s AND first_index < %(end)s"
+    " ORDER BY event_id, first_index",
+    "sqibiib",
+)
+_SEGMENT_START = (
+    sa.select(_SEGMENT.first_index)
+    .where(as_text(_SEGMENT.event_id) == sa.bindparam("of_event", type_=IDS), _SEGMENT.first_index <= _ITEM)
+    .order_by(_SEGMENT.first_index.desc())
+    .limit(1)
+)
+_PRUNED = sa.select(model.envelope.c.pruned_at).where(as_text(model.envelope.c.id) == sa.bindparam("of_id", type_=IDS))
+_CORRECTION = model.correction.c
+_FOR_ALL = _CORRECTION.role_id.is_(None)
+_ANY_CORRECTION = sa.select(_CORRECTION.id).where(_FOR_ALL).limit(1)
+_CORRECTIONS = (
+    sa.select(as_text(_CORRECTION.event_id), _CORRECTION.item_index, _CORRECTION.after)
+    .where(_FOR_ALL, as_text(_CORRECTION.event_id).in_(_EVENTS))
+    # Of several corrections of one item the last one counts.
+    .order_by(_CORRECTION.id)
+)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+# Reads a slice of the log: lists events page by page, and reads the items that are wanted of them.
+
+MOST_PAGES = 16
+"""Lists of events that are looked through for one slice at the most, so that no read takes long."""
+
+ListSource: TypeAlias = Callable[[sa.Connection, frozenset[int], Place], ListPage]
+
+
+Pages: TypeAlias = Callable[[frozenset[int], Place], ListPage]
+"""Gives the list of events of some types that covers a place."""
+
+
+def read_slice(
+    connection: sa.Connection,
+    types: frozenset[int],
+    stretches: Sequence[Stretch],
+    bounds: SliceBounds,
+    lists: ListSource = read_list_page,
+    most_pages: int = MOST_PAGES,
+) -> Slice:
+    """Read the next items of some event types from the database, see :func:`cut_slice`.
+
+    Args:
+        lists: gives lists of events.
+    """
+    return cut_slice(partial(lists, connection), StoredItems(connection), types, stretches, bounds, most_pages)
+
+
+def read_heads(
+    connection: sa.Connection, types: frozenset[int], stretches: Sequence[Stretch], until: Place
+) -> list[EventHead]:
+    """Read which events of some types have items in stretches, up to a place, without the items.
+
+    The list ends before what only an archive has.
+    """
+    place = min(stretch.position for stretch in stretches)
+    found: list[EventHead] = []
+    while place < until:
+        page = read_list_page(connection, types, place)
+        found += [span.event.facts for span in _wanted(page.events_from(place), stretches)]
+        if page.to == place:
+            break
+        place = page.to
+    return found
+
+
+def cut_slice(
+    pages: Pages,
+    source: ItemSource,
+    types: frozenset[int],
+    stretches: Sequence[Stretch],
+    bounds: SliceBounds,
+    most_pages: int = MOST_PAGES,
+) -> Slice:
+    """Give the next items of some event types, in the order of the log.
+
+    Args:
+        pages: give lists of events.
+        source: has the items of these.
+        types: the ids of the event types.
+        stretches: which hashes, and from which place on each; they don't overlap. Either all have ``until`` or none.
+        bounds: the most that is read; of no account for stretches with ``until``, which are read whole.
+        most_pages: how many lists are looked through at the most.
+
+    Returns:
+        The found events. There may be none though the log goes on: to look for more, read on at ``to``.
+
+    Raises:
+        DamagedItems: the next items are damaged, or some of those between a place and ``until``.
+        JournalError: the log misses items that it should have.
+        ValueError: some stretches have ``until`` and others have not.
+    """
+    ends = [stretch.until for stretch in stretches if stretch.until is not None]
+    if ends and len(ends) < len(stretches):
+        raise ValueError("a slice is either read again, or read on: give all stretches until, or none")
+    place = min(stretch.position for stretch in stretches)
+    until = max(ends, default=None)
+    items = SliceItems(source, None if ends else bounds)
+    looked = 0
+    while (until is None and looked < most_pages) or (until is not None and place < until):
+        page = pages(types, place)
+        items.read(_wanted(page.events_from(place), stretches))
+        if items.stopped_at is not None:
+            return Slice(items.stopped_at, tuple(items.events))
+        if page.archived:
+            return Slice(page.to, tuple(items.events), page.archived)
+        if page.to == place:
+            return Slice(place if until is None else until, tuple(items.events), ends_log=until is None)
+        place = page.to
+        looked += 1
+    return Slice(place if until is None else until, tuple(items.events))
+
+
+def _wanted(events: Sequence[ListedEvent], stretches: Sequence[Stretch]) -> Iterator[ItemSpan]:
+    """Find the items that stretches want."""
+    whole = next((each for each in stretches if each.is_whole_ring), None)
+    for event in events:
+        stretch = whole or next((each for each in stretches if event.hash in each), None)
+        if stretch is not None and (span := _span(event, stretch)) is not None:
+            yield span
+
+
+def _span(event: ListedEvent, stretch: Stretch) -> ItemSpan | None:
+    """Find the items of an event between the place of a stretch and its end."""
+    facts, begin, until = event.facts, stretch.position, stretch.until
+    here = facts.position, facts.event
+    if until is None and begin < here:
+        return ItemSpan(event, 0, event.items)
+    first = begin.item if begin[:2] == here else 0
+    end = event.items
+    if until is not None and until[:2] == here:
+        end = min(end, until.item)
+        if not end:
+            return None
+    if begin[:2] > here or (until is not None and until[:2] < here):
+        return None
+    return ItemSpan(event, first, end) if first < end or first == end == 0 else None

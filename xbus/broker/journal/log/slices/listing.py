@@ -4,17 +4,77 @@ Far behind the head the log's table of contents says which block holds such even
 little. Each list covers all from its first place to its end.
 """
 
+import threading
 from bisect import bisect_left
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.contents import BLOCK_POSITIONS, block_of, find_block, read_contents_end
+from xbus.broker.journal.log.planning import position_before, read_oldest
 from xbus.broker.journal.log.reading import is_kept, read_head
-from xbus.broker.journal.log.slices.values import EventHead, Place, ring_hash
+from xbus.broker.journal.log.slices.values import BadPlace, EventHead, Place, ring_hash
+
+# -- starting ----------------------------------------------------------------------------------------------------------
+# Finds where to begin in the log: at a place, at a moment, or at one of its ends.
+
+Start: TypeAlias = Place | datetime | Literal["head", "oldest"]
+"""The place to begin; a moment means the first envelope sealed then or later, the head means the next envelope."""
+
+
+def parse_start(text: str) -> Start:
+    """Read where to begin, as people and programs write it: a place, a moment in ISO 8601, ``head`` or ``oldest``.
+
+    A moment without a time zone is one in UTC.
+
+    Raises:
+        BadPlace: it is none of these (``place_invalid``, ``moment_invalid``).
+    """
+    if text == "head":
+        return "head"
+    if text == "oldest":
+        return "oldest"
+    if text.replace(":", "").isdecimal():
+        return Place.parse(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadPlace(
+            f"{text!r:.60} is neither a place in the log nor a moment",
+            "write a place as 1234 or 1234:0:500, a moment as 2026-11-20T10:00Z, head or oldest",
+            code="moment_invalid",
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def read_start(connection: sa.Connection, start: Start) -> Place:
+    """Find the place at which to begin.
+
+    Raises:
+        BadPlace: the place lies beyond the end of the log (``place_beyond_end``).
+    """
+    end = Place(read_head(connection) + 1)
+    if start == "head":
+        return end
+    if start == "oldest":
+        first = read_oldest(connection)
+        return end if first is None else Place(first)
+    if isinstance(start, datetime):
+        return Place(position_before(connection, start) + 1)
+    if start > end:
+        raise BadPlace(
+            f"the place {start} lies beyond the end of the log, which is {end}",
+            "begin at the end or before: head is the end",
+            code="place_beyond_end",
+        )
+    return start
+
 
 PAGE_EVENTS = 4096
 """Events of a page at the most. More spares statements where envelopes hold many events, and takes memory."""
@@ -156,23 +216,12 @@ _FOR_ALL = sa.or_(
 )
 _EVENTS = (
     sa.select(
-        _ENVELOPE.pruned_at.is_not(None),
-        _EVENT["items"],
-        as_text(_EVENT.origin_id),
-        _ENVELOPE.events,
-        _ENVELOPE.bytes,
-        as_text(_ENVELOPE.id),
-        as_text(_EVENT.id),
-        model.event_type.c.name,
-        _ENVELOPE.position,
-        _EVENT.number - 1,
-        model.emitter.c.login,
-        _ENVELOPE.closed_at,
-        _ENVELOPE.idempotency_key,
-        _ENVELOPE.ordering_key,
-        _EVENT.partition_key,
-        _ENVELOPE.headers,
-        _EVENT.headers,
+        *(_ENVELOPE.pruned_at.is_not(None), _EVENT["items"], as_text(_EVENT.origin_id)),
+        *(_ENVELOPE.events, _ENVELOPE.bytes),
+        # From here on as in ``EventHead``.
+        *(as_text(_ENVELOPE.id), as_text(_EVENT.id), model.event_type.c.name, _ENVELOPE.position, _EVENT.number - 1),
+        *(model.emitter.c.login, _ENVELOPE.closed_at, _ENVELOPE.idempotency_key, _ENVELOPE.ordering_key),
+        *(_EVENT.partition_key, _ENVELOPE.headers, _EVENT.headers),
     )
     .select_from(model.envelope)
     .join(model.event, _EVENT.envelope_id == _ENVELOPE.id)
@@ -197,3 +246,73 @@ _HELD_TYPES = (
     .where(_ENVELOPE.position > sa.bindparam("after"), _ENVELOPE.position <= sa.bindparam("until"))
     .distinct()
 )
+
+
+# -- lists -------------------------------------------------------------------------------------------------------------
+# Keeps the lists of events that were read last, so that those who stand near each other read them once.
+
+LISTS_BYTES = 64 * 1024 * 1024
+"""Memory that the lists may take. More spares reads to ranges that are far apart."""
+
+LISTED_EVENT_BYTES = 1024
+"""Memory that an event in a list takes beside its headers, about."""
+
+PAGE_BYTES = 1024
+"""Memory that a list takes beside its events, about."""
+
+
+class EventLists:
+    """The lists that were read last; threads may share it.
+
+    Args:
+        max_bytes: the lists that were not used for longest go when all take more than this.
+    """
+
+    def __init__(self, max_bytes: int = LISTS_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._blocks: OrderedDict[tuple[frozenset[int], int], list[ListPage]] = OrderedDict()
+        """The lists by types and by the block in which they begin, the last used one at the end."""
+        self._reading = threading.Lock()
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes, about."""
+        return self._bytes
+
+    def page(self, connection: sa.Connection, types: frozenset[int], place: Place) -> ListPage:
+        """Find or read a list that covers a place; it may begin before it."""
+        # Whoever wants the same list waits here while it is read, and finds it.
+        with self._reading:
+            found = self._find(types, place)
+            if found is None:
+                found = read_list_page(connection, types, place)
+                if found.first < found.to:
+                    self._keep(types, found)
+            return found
+
+    def _find(self, types: frozenset[int], place: Place) -> ListPage | None:
+        block = types, block_of(place.position)
+        for page in self._blocks.get(block, ()):
+            if page.first <= place < page.to:
+                self._blocks.move_to_end(block)
+                return page
+        return None
+
+    def _keep(self, types: frozenset[int], page: ListPage) -> None:
+        block = types, block_of(page.first.position)
+        pages = self._blocks.setdefault(block, [])
+        self._blocks.move_to_end(block)
+        self._bytes += _memory(page)
+        if pages and pages[-1].to == page.first and len(pages[-1].events) + len(page.events) <= PAGE_EVENTS:
+            # The head of the log grows by a few events at a time.
+            last = pages.pop()
+            page = ListPage(last.first, page.to, (*last.events, *page.events))
+        pages.append(page)
+        while self._bytes > self._max_bytes and self._blocks:
+            _, oldest = self._blocks.popitem(last=False)
+            self._bytes -= sum(map(_memory, oldest))
+
+
+def _memory(page: ListPage) -> int:
+    return PAGE_BYTES + sum([LISTED_EVENT_BYTES + event.facts.size for event in page.events])

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.database.paging import portions
+from xbus.broker.journal.database.rows import grouped
 from xbus.ids import keyed_envelope_id, parse_uuid
 from xbus.states import EnvelopeState
 
@@ -131,17 +132,9 @@ def _repeats(connection: sa.Connection, parents: Sequence[UUID]) -> set[UUID]:
     return found
 
 
+_LINK_COLUMNS = ("id", "origin_id", "idempotency_key", "state", "position", "items", "opened_at", "closed_at")
 _LINKS = sa.select(
-    model.envelope.c.id,
-    model.envelope.c.origin_id,
-    model.envelope.c.idempotency_key,
-    model.emitter.c.kind,
-    model.emitter.c.login,
-    model.envelope.c.state,
-    model.envelope.c.position,
-    model.envelope.c["items"],
-    model.envelope.c.opened_at,
-    model.envelope.c.closed_at,
+    *(model.envelope.c[name] for name in _LINK_COLUMNS), model.emitter.c.kind, model.emitter.c.login
 ).join(model.emitter, model.emitter.c.id == model.envelope.c.emitter_id)
 
 
@@ -199,7 +192,6 @@ def _read_bulk(connection: sa.Connection, ids: Sequence[UUID]) -> Mapping[UUID, 
 
 
 def _listed(connection: sa.Connection, statement: "sa.Select[UUID, str]") -> Mapping[UUID, Sequence[str]]:
-    found: dict[UUID, dict[str, None]] = {}
-    for envelope_id, name in connection.execute(statement):
-        found.setdefault(envelope_id, {})[name] = None
-    return {envelope_id: list(names) for envelope_id, names in found.items()}
+    return {
+        envelope_id: list(dict.fromkeys(names)) for envelope_id, names in grouped(connection.execute(statement)).items()
+    }

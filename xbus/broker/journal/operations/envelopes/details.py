@@ -1,7 +1,6 @@
 """An envelope for a person: by the first digits of its id, with all details, and cancelled while it is open."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -10,10 +9,10 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.archive.reading import Whereabouts, read_whereabouts
-from xbus.broker.journal.bulk.summaries import OutputSummary, list_outputs
+from xbus.broker.journal.bulk.outputs import OutputSummary, list_outputs
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.paging import portions
-from xbus.broker.journal.database.rows import NamedRow, NamedRows, value_of
+from xbus.broker.journal.database.rows import NamedRow, NamedRows, grouped, value_of
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.envelopes import is_in, read_cancel_reason
 from xbus.broker.journal.log.event_states import EventState, event_state
@@ -200,7 +199,7 @@ def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[Ev
         )
 
 
-def _consumer_services(connection: sa.Connection, envelope_id: UUID) -> dict[int, set[str]]:
+def _consumer_services(connection: sa.Connection, envelope_id: UUID) -> Mapping[int, Collection[str]]:
     """Read for each graph of the envelope's events the consumer services to which it leads."""
     statement = (
         sa.select(model.event.c.graph_id, model.service.c.name)
@@ -209,10 +208,7 @@ def _consumer_services(connection: sa.Connection, envelope_id: UUID) -> dict[int
         .where(model.event.c.envelope_id == envelope_id, model.service.c.kind == "consumer")
         .distinct()
     )
-    services: dict[int, set[str]] = defaultdict(set)
-    for graph_id, service in connection.execute(statement):
-        services[graph_id].add(service)
-    return services
+    return grouped(connection.execute(statement))
 
 
 FEWEST_CHARACTERS = 8

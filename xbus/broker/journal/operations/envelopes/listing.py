@@ -13,13 +13,12 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.database.rows import NamedRows
+from xbus.broker.journal.database.rows import NamedRows, find_id
 from xbus.broker.journal.log.contents import find_newest
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import is_for
-from xbus.broker.journal.operations.backlog import LACKING, read_lacking_roles
 from xbus.broker.journal.operations.envelopes.details import (
     EnvelopeSummary,
     envelope_summaries,
@@ -27,6 +26,7 @@ from xbus.broker.journal.operations.envelopes.details import (
     summarize,
 )
 from xbus.broker.journal.operations.failures import known_role_id
+from xbus.broker.journal.operations.roles import LACKING, read_lacking_roles
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import Refused
 from xbus.ids import keyed_envelope_id
@@ -114,7 +114,7 @@ def _conditions(connection: sa.Connection, filters: EnvelopeFilters) -> Iterator
     if filters.role is not None:
         yield is_for(known_role_id(connection, filters.role))
     if filters.key is not None:
-        yield envelope.id.in_(_find_keyed(connection, filters.key, emitter_id))
+        yield envelope.id.in_(find_keyed_envelopes(connection, filters.key, emitter_id))
 
 
 def known_type_id(connection: sa.Connection, name: str) -> int:
@@ -123,25 +123,24 @@ def known_type_id(connection: sa.Connection, name: str) -> int:
     Raises:
         Refused: no event type has or had this name (``unknown_type``).
     """
-    event_type = model.event_type.c
-    found = connection.execute(sa.select(event_type.id).where(event_type.name == name)).scalar_one_or_none()
+    found = find_id(connection, model.event_type.c.name, name)
     if found is None:
         raise Refused(f'there is no event type "{name}"', "xbus type list shows the types", code="unknown_type")
-    type_id: int = found
-    return type_id
+    return found
 
 
 def _known_emitter_id(connection: sa.Connection, login: str) -> int:
-    emitter = model.emitter.c
-    found = connection.execute(sa.select(emitter.id).where(emitter.login == login)).scalar_one_or_none()
+    found = find_id(connection, model.emitter.c.login, login)
     if found is None:
         raise Refused(f'there is no emitter "{login}"', "xbus export shows the emitters", code="unknown_login")
-    emitter_id: int = found
-    return emitter_id
+    return found
 
 
-def _find_keyed(connection: sa.Connection, key: str, emitter_id: int | None) -> list[UUID]:
-    """Find the envelopes to which emitters gave a key: a key makes the id, so no search is needed."""
+def find_keyed_envelopes(connection: sa.Connection, key: str, emitter_id: int | None) -> list[UUID]:
+    """Find the envelopes to which one emitter, or any, gave a key, the newest last.
+
+    A key makes the id, so no search is needed.
+    """
     envelope = model.envelope.c
     asked = {emitter_id} if emitter_id is not None else set(connection.execute(sa.select(model.emitter.c.id)).scalars())
     found: list[UUID] = []

@@ -22,11 +22,12 @@ from xbus.broker.back.dispatch.parties import (
     BundleParty,
     BundleSize,
     GroupCall,
+    WorkerCall,
     positions_of,
 )
 from xbus.broker.back.log import PagePart, Part, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRole
-from xbus.broker.back.recipients import ServedRole
+from xbus.broker.back.recipients import BundleStatus, ServedRole
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.envelope import EnvelopeHead
 
@@ -213,9 +214,9 @@ def test_the_positions_of_parts_are_theirs_and_grow(steps: list[list[int]], rand
 def test_who_leaves_gets_nothing_of_what_is_brought_apart() -> None:
     one, other = [cast("ServedRole", object()) for _ in range(2)]
     party = BundleParty([one, other], [cast("ConsumerRole", object()) for _ in range(2)])
-    party.apart = [(small(2), [one, other]), (small(3), [other])]
+    party.apart = [(PagePart.of([small(2)]), [one, other]), (PagePart.of([small(3)]), [other])]
     call = GroupCall(party, {}, {}, [PagePart.of([small(1)])], 0.0)
-    call.apart = [(small(1), [other, one])]
+    call.apart = [(PagePart.of([small(1)]), [other, one])]
     party.out.add(call)
     assert sorted(each.position for each in party.leave(one)) == [1, 2]
     assert [recipients for _, recipients in (*party.apart, *call.apart)] == [[other]] * 3
@@ -224,7 +225,59 @@ def test_who_leaves_gets_nothing_of_what_is_brought_apart() -> None:
 @pytest.mark.parametrize(("number", "size"), [(MOST_WAITING, 1), (2, MAX_WAITING_BYTES)], ids=["many", "large"])
 def test_what_is_brought_apart_takes_room(number: int, size: int) -> None:
     party = BundleParty([], [])
-    party.apart = [(small(position, size), []) for position in range(1, number)]
+    party.apart = [(PagePart.of([small(position, size)]), []) for position in range(1, number)]
     assert party.has_room
-    party.apart.append((small(number, size), []))
+    party.apart.append((PagePart.of([small(number, size)]), []))
     assert not party.has_room
+
+
+# -- workers ---------------------------------------------------------------------------------------------------------
+
+
+def at_workers(*numbers: int) -> tuple[BundleParty, list[WorkerCall]]:
+    """A party with two takers, of which workers have calls of so many envelopes each."""
+    served = cast("ServedRole", SimpleNamespace(instances=[1, 2]))
+    party = BundleParty([served], [cast("ConsumerRole", object())])
+    party.by_workers = True
+    party.worker_size.envelopes = numbers[0]
+    for position in range(1, sum(numbers) + 1):
+        party.add(PagePart.of([small(position)]))
+    found = [party.next_to_workers() for _ in numbers]
+    assert party.next_to_workers() is None
+    return party, [call for call in found if call is not None]
+
+
+def test_what_workers_made_waits_in_the_order_of_the_log() -> None:
+    party, (first, second) = at_workers(2, 2)
+    second.made = list(second.bundle)
+    party.take_made()
+    assert (positions(party.parts), party.waiting) == ([], 4)
+    first.made = [first.bundle[0], BundleStatus.NOT_BEGUN]
+    party.take_made()
+    assert (positions(party.parts), party.waiting) == ([1], 4)
+    first.made[1] = first.bundle[1]
+    party.take_made()
+    assert (positions(party.parts), party.at_workers) == ([1, 2, 3, 4], [])
+
+
+def test_what_goes_alone_is_taken_without_others_in_its_turn() -> None:
+    party, (call,) = at_workers(4)
+    call.made = [call.bundle[0], BundleStatus.GOES_ALONE, *call.bundle[2:]]
+    party.take_made()
+    party.size.envelopes = MOST_ENVELOPES
+    taken = [party.take(set() if is_ordered else None) for is_ordered in (False, True, False)]
+    assert [[(each.positions, each.goes_alone) for each in parts] for parts in taken] == [
+        [([1], False)],
+        [([2], True)],
+        [([3], False)],
+    ]
+
+
+def test_all_that_waits_is_left_as_it_was_sent_or_made() -> None:
+    party, (first, _) = at_workers(2, 1)
+    party.add(PagePart.of([small(4)]))
+    first.made[0] = first.bundle[0]
+    party.take_made()
+    assert (positions(party.parts), positions(party.unready())) == ([1], [2, 3, 4])
+    assert positions(party.take_all()) == [1, 2, 3, 4]
+    assert party.is_idle

@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, select
 
-from xbus.broker.journal.database.rows import value_of
+from xbus.broker.journal.database.rows import grouped, value_of
 from xbus.broker.journal.log.sessions import read_keys
 from xbus.broker.journal.writes import PauseEntry, PauseKind, Pauses, SendingLimits
 from xbus.model import emitter, emitter_profile, event_type, profile_event_type, sending_limit
+
+# -- emitters ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,13 @@ _LIMITS = select(sending_limit)
 
 def read_emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
     """Read the emitters in use by login."""
-    allowed: dict[int, set[str]] = {}
-    for profile_id, name in connection.execute(
+    of_profiles = (
         select(profile_event_type.c.profile_id, event_type.c.name)
         .join(event_type, event_type.c.id == profile_event_type.c.event_type_id)
         .join(emitter_profile, emitter_profile.c.id == profile_event_type.c.profile_id)
         .where(event_type.c.removed_at.is_(None), emitter_profile.c.removed_at.is_(None))
-    ):
-        allowed.setdefault(profile_id, set()).add(name)
+    )
+    allowed = grouped(connection.execute(of_profiles))
     limits = read_limits(connection)
     of_clients = emitter_profile.alias("of_clients")
     rows = connection.execute(
@@ -79,7 +80,7 @@ def read_emitters(connection: Connection, pauses: Pauses) -> list[EmitterEntry]:
         value_of(
             EmitterEntry,
             row,
-            event_types=frozenset(allowed.get(row.profile_id, ())),
+            event_types=frozenset(allowed[row.profile_id]),
             pause=pauses.get((PauseKind.EMITTER, row.id)),
             limits=SendingLimits.first_of(
                 limits.get(("emitter", row.id)), limits.get(("emitter_profile", row.profile_id))

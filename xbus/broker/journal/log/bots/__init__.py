@@ -1,1 +1,0 @@
-"""Bots: ``entries`` has them as the catalog does, ``runs`` has what the broker asks about their runs."""

@@ -1,1 +1,0 @@
-"""Emitters: ``entries`` has them as the catalog does."""
