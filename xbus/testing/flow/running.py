@@ -49,7 +49,8 @@ def run_flow(path: Path, event_type: str, items: Sequence[object], roles: Mappin
         _check_workers(spec, event_type, roles)
         bus.emit(event_type, items)
         bus.run()
-        return FlowResult([*find_hops(bus, spec, event_type)], [*_faults(bus, spec)])
+        # An envelope that fails in a bundle comes again alone, with the same fault.
+        return FlowResult([*find_hops(bus, spec, event_type)], [*dict.fromkeys(_faults(bus, spec))])
 
 
 def types_of(path: Path) -> list[str]:
