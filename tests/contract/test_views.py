@@ -143,8 +143,7 @@ def explained(connection: sa.Connection) -> Iterator[dict[str, list[str]]]:
     plans: dict[str, list[str]] = {}
 
     def collect(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
-        if not statement.startswith("SET "):
-            plans[statement] = explain(connection, statement, parameters)
+        plans[statement] = explain(connection, statement, parameters)
 
     sa.event.listen(connection, "before_cursor_execute", collect)
     yield plans

@@ -17,7 +17,7 @@ from xbus.broker.journal.commit.committer import Seen, SeenEnd, read_holder
 from xbus.broker.journal.commit.writer import LOOK_SECONDS, CommitFigures, Writer, WriterPace, silent
 from xbus.broker.journal.database.compression import DAMAGED
 from xbus.broker.journal.database.connection import ReadTurns
-from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
+from xbus.broker.journal.database.engine import READ_ONLY, create_engine, find_by_index, is_memory, journal_errors
 from xbus.broker.journal.database.holding import hold, write_back
 from xbus.broker.journal.database.promises import check_sessions, warn_of_standby
 from xbus.broker.journal.objects.claiming import claim, whole_place
@@ -97,6 +97,7 @@ class Journal:
     ) -> None:
         self.name = name
         self.answer_seconds = answer_seconds
+        find_by_index(engine)
         self._engine = engine
         self._seen = Seen()
         self.turn = LoopTurn()

@@ -49,8 +49,6 @@ WRITES = {"xbus_read_only": False}
 OTHER_PLANS = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
 """Settings of PostgreSQL without which it finds rows by indexes, one after another."""
 
-_BY_INDEX = ";".join(f"SET LOCAL {name} = off" for name in OTHER_PLANS)
-
 WRITING_SERVER = "read-write"
 """The kind of server that libpq looks for where an address names several and does not say which one."""
 
@@ -250,13 +248,18 @@ def driver_of(connection: sa.Connection) -> DBAPIConnection:
     return driver
 
 
-def read_by_index(connection: sa.Connection) -> None:
-    """Have PostgreSQL find rows by their indexes until the transaction ends.
+def find_by_index(engine: sa.Engine) -> None:
+    """Have PostgreSQL find rows by their indexes, in all sessions that an engine opens from now on.
 
-    For reads of a page. The planner would read a whole table where it has grown since PostgreSQL looked at it last.
+    For a broker, which reads pages of tables that grow. The planner would read a whole table for each page where it has
+    grown since PostgreSQL looked at it last.
     """
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(_BY_INDEX)
+    if engine.dialect.name == "postgresql":
+        event.listen(engine, "connect", _set_plans)
+
+
+def _set_plans(session: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    sessions.set_once(cast(PostgresSession, session), [f"SET {name} = off" for name in OTHER_PLANS])
 
 
 def _switch_to_wal(cursor: Any) -> None:

@@ -204,15 +204,23 @@ ARGUMENTS = {"connection_factory": PostgresSession, "cursor_factory": PostgresCu
 
 
 def begin_session(session: PostgresSession) -> None:
-    """Set a new session up, in one question to the server."""
+    """Set a new session up."""
     names = (name for version, known in NO_TIMEOUTS if session.server_version >= version for name in known)
     statements = [*(f"SET {name} = 0" for name in names), AT_LEAST_ON]
+    set_once(session, statements)
+    if session.server_version < REPORTING_VERSION:
+        session.autocommit = True
+        with closing(session.cursor()) as cursor:
+            cursor.execute("SHOW transaction_read_only")
+            session.reads_only = cursor.fetchone() == ("on",)
+        session.autocommit = False
+
+
+def set_once(session: PostgresSession, statements: Sequence[str]) -> None:
+    """Set settings of a session until it ends, in one question to the server."""
     session.autocommit = True
     with closing(session.cursor()) as cursor:
         cursor.execute(";".join(statements))
-        if session.server_version < REPORTING_VERSION:
-            cursor.execute("SHOW transaction_read_only")
-            session.reads_only = cursor.fetchone() == ("on",)
     session.autocommit = False
 
 

@@ -15,7 +15,6 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.database.compression import DAMAGED, PLAIN_SIZE
-from xbus.broker.journal.database.engine import read_by_index
 from xbus.broker.journal.database.paging import first_page
 from xbus.broker.journal.database.rows import grouped
 from xbus.broker.journal.log.deliveries import SELECT_DELIVERIES, as_delivery
@@ -191,7 +190,6 @@ _POSITION = itemgetter(0)
 def _log_envelopes(
     connection: sa.Connection, statement: sa.Executable, values: Mapping[str, object]
 ) -> list[LogEnvelope]:
-    read_by_index(connection)
     rows = connection.execute(statement, values).all()
     only_roles = read_only_roles(connection, {row.id for row in rows if row.is_repeat})
     return [_log_envelope(list(events), only_roles) for _, events in groupby(rows, key=_POSITION)]
@@ -335,7 +333,6 @@ def read_small_events(connection: sa.Connection, event_ids: Sequence[UUID]) -> d
         The segments by event, in index order. An event without any is left out, and so is a damaged one: whoever reads
         it alone learns of that, and the others are not kept waiting.
     """
-    read_by_index(connection)
     rows = connection.execute(_SMALL_EVENTS, {"events": event_ids}).all()
     door = segment_data(connection)
     segments: dict[UUID, list[Segment]] = defaultdict(list)
