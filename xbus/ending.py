@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from xbus.errors import Failed, JournalRefused, JournalUnavailable, TakenOver, WentBack, XbusError
 
+STOPPED = 0
 REFUSED = 1
 NOT_NOW = 3
 STAYS_DOWN = 4

@@ -458,6 +458,19 @@ COLUMNS: dict[str, list[sa.schema.SchemaItem]] = {
         *_columns("stored_bytes", BIG, server_default="0"),
         *_columns("holder?", sa.Text),
     ],
+    "broker": [
+        *_columns("name!", NAME),
+        *_columns("front back", sa.Text),
+        *_columns("version", sa.String(64)),
+        *_columns("process", sa.Text),
+        *_columns("looked_at", MOMENT),
+    ],
+    "lease": [
+        *_columns("what!", sa.String(64)),
+        *_columns("broker?", NAME),
+        *_columns("epoch", COUNTER),
+        *_columns("until", MOMENT),
+    ],
     "loss": [
         *_columns("id!", COUNTER),
         *_columns("at", MOMENT),

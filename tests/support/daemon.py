@@ -103,14 +103,22 @@ class Daemon:
             timeout: in seconds.
             env: what its environment has beyond that of the tests.
         """
-        self._ready_file.unlink(missing_ok=True)
-        self._process = Process(*self._command(), output=self.log_file, env=env)
+        self.begin(env)
         try:
-            wait_until(self._is_ready, "the broker is ready", timeout)
+            self.wait_ready(timeout)
         except BaseException:
             self.kill()
             raise
         return self
+
+    def begin(self, env: Mapping[str, str] | None = None) -> None:
+        """Start it, and do not wait: one that stands by is not ready before it leads."""
+        self._ready_file.unlink(missing_ok=True)
+        self._process = Process(*self._command(), output=self.log_file, env=env)
+
+    def wait_ready(self, timeout: float = READY_SECONDS) -> None:
+        """Come back when it serves."""
+        wait_until(self._is_ready, "the broker is ready", timeout)
 
     def stop(self, timeout: float = STOP_SECONDS) -> int:
         """End it with SIGTERM and give its exit code."""

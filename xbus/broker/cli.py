@@ -19,7 +19,7 @@ from xbus.broker.journal.database.connection import writing
 from xbus.config import Config, load
 from xbus.config.command_line import file_option
 from xbus.config.plaintext import needs_keys
-from xbus.errors import JournalRefused, JournalUnavailable, XbusError
+from xbus.errors import JournalRefused, JournalUnavailable, TakenOver, XbusError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -73,12 +73,14 @@ def setup(path: Path | None, demo: bool, start_timeout: float | None) -> None:
 @click.option(
     "--drill", is_flag=True, help="Answer health only: for a look at a restored journal. Nothing is delivered."
 )
+@click.option("--standby", is_flag=True, help="Wait until no other broker of the journal leads. It needs PostgreSQL.")
 @start_timeout_option("for ever")
 def start(
     path: Path | None,
     ready_file: Path | None,
     only: Literal["front", "back"] | None,
     drill: bool,
+    standby: bool,
     start_timeout: float | None,
 ) -> None:
     """Run the broker until SIGTERM or SIGINT.
@@ -90,7 +92,9 @@ def start(
     seconds = math.inf if start_timeout is None else start_timeout
 
     def work(config: Config) -> int:
-        return _drill(config, only, ready_file) if drill else _start(config, folder, only, ready_file)
+        if drill:
+            return _drill(config, only, ready_file)
+        return _start(config, folder, only, ready_file, standby=standby or config.broker.standby)
 
     _run("start_xbusbroker", path, work, seconds)
 
@@ -105,14 +109,25 @@ def _drill(config: Config, only: Literal["front", "back"] | None, ready_file: Pa
     return drill.run(config, only=only, ready_file=ready_file)
 
 
-def _start(config: Config, folder: Path, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
+def _start(
+    config: Config, folder: Path, only: Literal["front", "back"] | None, ready_file: Path | None, *, standby: bool
+) -> int:
     _stop_at_signal()
     schema.check(config.database.url)
-    from xbus.broker import daemon, encryption  # here, because setting up needs none of the broker's parts
+    from xbus.broker import daemon, encryption, leading  # here, because setting up needs none of the broker's parts
 
     encryption.check_plaintext(config)
-
-    return daemon.run(config, folder, only=only, ready_file=ready_file)
+    if not standby:
+        return daemon.run(config, folder, only=only, ready_file=ready_file)
+    lease = leading.stand_by(config, only)
+    if lease is None:
+        return ending.STOPPED
+    schema.check(config.database.url)  # another version may have changed it meanwhile
+    try:
+        return daemon.run(config, folder, only=None, ready_file=ready_file, lease=lease)
+    except TakenOver as error:
+        log.warning("%s: start it again to have it stand by", error, extra={"action": "leads_no_more"})
+        return ending.NOT_NOW
 
 
 def _set_up(config: Config, demo: bool) -> int:

@@ -3,9 +3,8 @@
 import asyncio
 import logging
 import os
-import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Literal
@@ -20,12 +19,13 @@ from xbus.broker.housekeeping.outages import tell_outages
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.objects.stowing import ObjectPlace
 from xbus.broker.journal.operations import losses
+from xbus.broker.leading import Lease
 from xbus.broker.metrics.of_process import ProcessReadiness
 from xbus.broker.open_files import tell_open_files
 from xbus.broker.parts import PARTS, BrokerPart, Shared
 from xbus.clock import SystemClock
 from xbus.config import Config, JournalSettings
-from xbus.ending import exit_code
+from xbus.ending import STOPPED, exit_code
 from xbus.errors import ConfigurationError, Fenced, WentBack, XbusError
 from xbus.extras import needing
 from xbus.ids import Ids
@@ -37,16 +37,22 @@ from xbus.supervision.health import Health
 from xbus.system import collector, service_manager
 from xbus.system.cores import shared_core
 from xbus.system.descriptors import raise_limit
-from xbus.system.service_manager import tell_ready
+from xbus.system.service_manager import stop_signals, tell_ready
 
 log = logging.getLogger(__name__)
 
-STOPPED = 0
 BROKEN = 3
 """The exit code when a task inside the broker died: nothing goes on half alive."""
 
 
-def run(config: Config, folder: Path, *, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
+def run(
+    config: Config,
+    folder: Path,
+    *,
+    only: Literal["front", "back"] | None,
+    ready_file: Path | None,
+    lease: Lease | None = None,
+) -> int:
     """Run the broker until SIGTERM or SIGINT.
 
     Args:
@@ -54,6 +60,7 @@ def run(config: Config, folder: Path, *, only: Literal["front", "back"] | None, 
         folder: of the configuration: a broker leaves there what it can't write into a journal that went back.
         only: one part, where the other runs in another process; None for both.
         ready_file: written as JSON when calls are taken: pid, and the addresses of the parts that run here.
+        lease: of a broker that stood by, and leads by now.
 
     Returns:
         The exit code.
@@ -70,7 +77,7 @@ def run(config: Config, folder: Path, *, only: Literal["front", "back"] | None, 
     try:
         with _observed(config, name):
             names = list(PARTS) if only is None else [only]
-            asyncio.run(_serve(config, names, ready_file, last_resort, losses_files))
+            asyncio.run(_serve(config, names, ready_file, last_resort, losses_files, lease))
     except BaseExceptionGroup as group:
         fenced = _fenced(group)
         if fenced is None:
@@ -198,6 +205,7 @@ async def _serve(
     ready_file: Path | None,
     last_resort: _LastResort,
     losses_files: Sequence[Path],
+    lease: Lease | None,
 ) -> None:
     tell_open_files(config.database.url, config.journal.objects)
     mishaps = CrashOnCallbackError()
@@ -205,6 +213,8 @@ async def _serve(
     context = new_context()
     writer = "broker" if len(names) > 1 else names[0]
     health = Health(writer, clock)
+    if lease is None and writer == "broker":
+        lease = Lease.of(config)
     journal = Journal.open(
         config.database.url,
         writer,
@@ -227,8 +237,16 @@ async def _serve(
     try:
         # Ports first: a second broker of the same configuration must fail here, before it takes over the journal.
         addresses = {name: address for part in parts for name, address in part.bind().items()}
-        async with _pages(shared, readiness, alerts, parts) as served, journal, _told(), tasks:
+        async with (
+            _pages(shared, readiness, alerts, parts) as served,
+            _leading(lease, addresses),
+            journal,
+            _told(),
+            tasks,
+        ):
             with last_resort.at_death(), stop_signals() as stop:
+                if lease is not None:
+                    tasks.create_task(lease.keep(), name="lease")
                 tasks.create_task(mishaps.watch(), name="callbacks")
                 tasks.create_task(_unfenced(journal, last_resort), name="journal")
                 tasks.create_task(tell_outages(journal, health), name="outages")
@@ -252,6 +270,20 @@ async def _serve(
             part.close()
         encryption.close()
         context.destroy(linger=0)
+
+
+@asynccontextmanager
+async def _leading(lease: Lease | None, addresses: Mapping[str, str]) -> AsyncIterator[None]:
+    """Lead from now on, and have the next broker lead when all is written; nothing without a lease."""
+    if lease is None:
+        yield
+        return
+    try:
+        await lease.take(addresses, at_once=True)
+        yield
+    finally:
+        await lease.give_back()
+        lease.close()
 
 
 def _be_quick(config: Config, journal: Journal, tasks: asyncio.TaskGroup) -> None:
@@ -330,17 +362,3 @@ async def _stop(parts: Sequence[BrokerPart], seconds: float) -> None:
     for part in reversed(parts):
         await part.stop(seconds)
     log.info("stopped", extra={"action": "stopped"})
-
-
-@contextmanager
-def stop_signals() -> Iterator[asyncio.Event]:
-    """Give an event that SIGTERM or SIGINT sets."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    try:
-        yield stop
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)

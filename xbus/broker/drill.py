@@ -6,10 +6,11 @@ database by mistake.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from xbus.broker.daemon import STOPPED, stop_signals
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.database.place import read_place
@@ -18,6 +19,7 @@ from xbus.broker.journal.operations.copies import read_foreign
 from xbus.broker.parts import PARTS
 from xbus.clock import SystemClock
 from xbus.config import Config
+from xbus.ending import STOPPED
 from xbus.errors import Failed
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.context import new_context
@@ -25,7 +27,7 @@ from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.guard import ServerLimits
 from xbus.rpc.server import Server
 from xbus.supervision.health import Health
-from xbus.system.service_manager import tell_ready
+from xbus.system.service_manager import stop_signals, tell_ready
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +40,21 @@ NEXT_STEP = "look at its journal with the xbus commands; start it without --dril
 MAX_MESSAGE_BYTES = 1024 * 1024
 
 
-class DrillDispatch(Dispatch):
-    """Serves the verbs of the given objects, and tells every other caller that this is a drill."""
+class HealthAlone(Dispatch):
+    """Serves the verbs of health, and fails every other call.
+
+    Args:
+        health: what they tell.
+        failure: makes the error of another call.
+    """
+
+    def __init__(self, health: Health, failure: Callable[[], Failed]) -> None:
+        super().__init__(HealthVerbs(health))
+        self._failure = failure
 
     def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
         if name not in self.verbs:
-            raise Failed(CAUSE, "call the live broker", code=PROBLEM)
+            raise self._failure()
         return super().call(name, args, kwargs)
 
 
@@ -77,23 +88,30 @@ def _tell_journal(url: str) -> None:
 
 
 async def _serve(config: Config, names: Sequence[str], ready_file: Path | None) -> None:
-    clock = SystemClock()
-    health = Health(PROBLEM, clock)
+    health = Health(PROBLEM, SystemClock())
     health.trouble(PROBLEM, CAUSE, NEXT_STEP)
+    failure = partial(Failed, CAUSE, "call the live broker", code=PROBLEM)
+    with stop_signals() as stop, answering(config, names, HealthAlone(health, failure)) as taken:
+        tell_ready(taken, ready_file)
+        await stop.wait()
+
+
+@contextmanager
+def answering(config: Config, names: Sequence[str], dispatch: Dispatch) -> Iterator[dict[str, str]]:
+    """Answer calls at the plain addresses of a broker, without one; gives the addresses that were taken, by part.
+
+    Raises:
+        XbusError: a port is taken.
+    """
     context = new_context()
     addresses = {"front": config.zmq.frontsocket, "back": config.zmq.backsocket}
     limits = ServerLimits(max_message_bytes=MAX_MESSAGE_BYTES)
-    servers: dict[str, Server] = {}
+    servers = {name: Server(context, dispatch, name=name, limits=limits, clock=SystemClock()) for name in names}
     try:
-        with stop_signals() as stop:
-            for name in names:
-                dispatch = DrillDispatch(HealthVerbs(health))
-                servers[name] = Server(context, dispatch, name=name, limits=limits, clock=clock)
-            taken = {name: server.bind(addresses[name]) for name, server in servers.items()}
-            for server in servers.values():
-                server.start()
-            tell_ready(taken, ready_file)
-            await stop.wait()
+        taken = {name: server.bind(addresses[name]) for name, server in servers.items()}
+        for server in servers.values():
+            server.start()
+        yield taken
     finally:
         for server in servers.values():
             server.close()

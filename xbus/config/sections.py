@@ -219,6 +219,21 @@ class DaemonSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """A broker beside others of the same journal; ``lease`` in seconds.
+
+    Args:
+        standby: whether it waits until no other one leads.
+        lease: for how long it leads without having renewed its lease.
+        name: its own; empty for its host and the port of its front.
+    """
+
+    standby: bool = option(False, values.switch)
+    lease: float = option(3.0, values.seconds)
+    name: str = option("", str.strip)
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The whole configuration; each field is a section of the file.
 
@@ -242,6 +257,7 @@ class Config:
     tracing: TracingSettings = TracingSettings()
     sentry: SentrySettings = SentrySettings()
     daemon: DaemonSettings = DaemonSettings()
+    broker: BrokerSettings = BrokerSettings()
     notes: tuple[str, ...] = ()
     file: Path | None = None
 

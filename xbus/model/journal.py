@@ -267,6 +267,30 @@ writer = Table(
     comment="One row for each process that writes to the journal.",
 )
 
+broker = Table(
+    "broker",
+    metadata,
+    Column(
+        "name", String(255), primary_key=True, comment="As it was configured, or its host and the port of its front."
+    ),
+    required("front", Text, comment="Where emitters connect to."),
+    required("back", Text, comment="Where recipients connect to."),
+    required("version", String(64), comment="Of its program."),
+    required("process", Text, comment="Its id, its host, and since when it runs."),
+    required("looked_at", Timestamp, comment="When it looked at the lease last, by the database's clock."),
+    comment="The brokers of the journal: one leads, the others stand by.",
+)
+
+lease = Table(
+    "lease",
+    metadata,
+    Column("what", String(64), primary_key=True, comment="What its holder may do; broker: lead."),
+    Column("broker", String(255), comment="The name of its holder; null if nobody holds it."),
+    required("epoch", Counter, comment="Grows by one with each change of hands."),
+    required("until", Timestamp, comment="Its end, by the database's clock; renewed each second."),
+    comment="Who leads, and until when. It is about time alone: the table writer keeps others from writing.",
+)
+
 loss = Table(
     "loss",
     metadata,

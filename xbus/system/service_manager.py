@@ -3,11 +3,14 @@
 Without ``NOTIFY_SOCKET`` nobody listens, and nothing happens.
 """
 
+import asyncio
 import json
 import logging
 import os
+import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from xbus import private_files
@@ -62,3 +65,17 @@ def tell_ready(addresses: Mapping[str, str], ready_file: Path | None) -> None:
             json.dump({"pid": os.getpid(), **addresses}, file)
         part.replace(ready_file)
     notify(READY, f"STATUS=ready: {shown}")
+
+
+@contextmanager
+def stop_signals() -> Iterator[asyncio.Event]:
+    """Give an event that SIGTERM or SIGINT sets."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield stop
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)

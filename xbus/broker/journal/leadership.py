@@ -1,0 +1,131 @@
+"""Who leads: the lease of the brokers of one PostgreSQL journal.
+
+Only the clock of the database counts. A lease is about time alone: the epoch in the table ``writer`` keeps a broker
+from writing that was frozen and wakes up. None of these waits for a standby of PostgreSQL, so that a commit which does
+can't cost a broker its lease.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from xbus import model
+
+LEAD = "broker"
+"""What a broker may do with the lease, as in ``model.lease``."""
+
+_UNTIL = "clock_timestamp() + make_interval(secs => :seconds)"
+_WAITS_FOR_NO_STANDBY = "SET LOCAL synchronous_commit = local"
+
+_NOTE = sa.text(
+    "INSERT INTO broker (name, front, back, version, process, looked_at)"
+    " VALUES (:name, :front, :back, :version, :process, clock_timestamp())"
+    " ON CONFLICT (name) DO UPDATE SET front = excluded.front, back = excluded.back, version = excluded.version,"
+    " process = excluded.process, looked_at = excluded.looked_at"
+)
+_TAKE = sa.text(
+    f"INSERT INTO lease (what, broker, epoch, until) VALUES ('{LEAD}', :name, 1, {_UNTIL})"
+    " ON CONFLICT (what) DO UPDATE SET broker = excluded.broker, epoch = lease.epoch + 1, until = excluded.until"
+    " WHERE :at_once OR lease.broker IS NULL OR lease.until < clock_timestamp()"
+    " RETURNING epoch"
+)
+_HELD = f"WHERE what = '{LEAD}' AND broker = :name AND epoch = :epoch"
+_RENEW = sa.text(f"UPDATE lease SET until = {_UNTIL} {_HELD} RETURNING epoch")
+_GIVE_BACK = sa.text(f"UPDATE lease SET broker = NULL, until = clock_timestamp() {_HELD}")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlace:
+    """A broker among those of its journal.
+
+    Args:
+        name: its own.
+        front: where emitters connect to.
+        back: where recipients connect to.
+        version: of its program.
+        process: its id, its host, and since when it runs.
+    """
+
+    name: str
+    front: str
+    back: str
+    version: str
+    process: str
+
+
+class KnownBroker(NamedTuple):
+    """A broker as the journal knows it.
+
+    Args:
+        place: its name and addresses.
+        looked: how many seconds ago it looked at the lease.
+        epoch: of its lease; None where it does not lead.
+        lasts: for how many seconds its lease lasts without being renewed; None where it does not lead.
+    """
+
+    place: BrokerPlace
+    looked: float
+    epoch: int | None
+    lasts: float | None
+
+
+def take(connection: sa.Connection, broker: BrokerPlace, seconds: float, *, at_once: bool) -> int | None:
+    """Note that a broker is there, and have it lead where nobody does.
+
+    Args:
+        broker: the one that looks.
+        seconds: how long it leads without renewing that.
+        at_once: whether it leads whoever does so now.
+
+    Returns:
+        The epoch of its lease; None where another one leads.
+    """
+    connection.exec_driver_sql(_WAITS_FOR_NO_STANDBY)
+    _note(connection, broker)
+    values = {"name": broker.name, "seconds": seconds, "at_once": at_once}
+    return connection.execute(_TAKE, values).scalar()
+
+
+def renew(connection: sa.Connection, broker: BrokerPlace, epoch: int, seconds: float) -> bool:
+    """Have a broker lead on; false where another one leads by now."""
+    connection.exec_driver_sql(_WAITS_FOR_NO_STANDBY)
+    _note(connection, broker)
+    values = {"name": broker.name, "epoch": epoch, "seconds": seconds}
+    return connection.execute(_RENEW, values).scalar() is not None
+
+
+def give_back(connection: sa.Connection, broker: BrokerPlace, epoch: int) -> None:
+    """End a lease, so that the next broker need not wait for its end."""
+    connection.exec_driver_sql(_WAITS_FOR_NO_STANDBY)
+    connection.execute(_GIVE_BACK, {"name": broker.name, "epoch": epoch})
+
+
+def read_leader(connection: sa.Connection) -> BrokerPlace | None:
+    """Read which broker leads; None where none does."""
+    return next((known.place for known in read_brokers(connection) if known.epoch is not None), None)
+
+
+def read_brokers(connection: sa.Connection) -> list[KnownBroker]:
+    """Read all brokers of the journal, the leader first."""
+    broker, lease = model.broker.c, model.lease.c
+    now = sa.func.clock_timestamp(type_=sa.DateTime(timezone=True))
+    rows = connection.execute(
+        sa.select(broker.name, broker.front, broker.back, broker.version, broker.process)
+        .add_columns(broker.looked_at, lease.epoch, lease.until, now)
+        .outerjoin(model.lease, sa.and_(lease.broker == broker.name, lease.what == LEAD))
+        .order_by(lease.epoch, broker.name)
+    )
+    return [
+        KnownBroker(BrokerPlace(*place), _seconds(now, looked_at), epoch, until and _seconds(until, now))
+        for *place, looked_at, epoch, until, now in rows
+    ]
+
+
+def _seconds(later: datetime, earlier: datetime) -> float:
+    return (later - earlier).total_seconds()
+
+
+def _note(connection: sa.Connection, broker: BrokerPlace) -> None:
+    connection.execute(_NOTE, asdict(broker))
