@@ -11,9 +11,11 @@ from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import READY_SECONDS, Daemon, write_config
 from tests.support.old_clients import OldConsumer, OldEmitter
 from tests.support.processes import run, script
-from tests.support.waiting import wait_until
-from xbus.emitter import Emitter
+from tests.support.serving import serving
+from tests.support.waiting import eventually, wait_until
+from xbus.emitter import AsyncEmitter, Emitter
 from xbus.errors import CallError
+from xbus.recipient import Consumer, Event, Item
 
 GRAPH: dict[str, dict[str, list[str]]] = {"test_event": {"c": []}}
 STARTS_ANEW = 3
@@ -71,6 +73,45 @@ def test_one_that_stands_by_names_the_leader_and_serves_when_that_one_was_killed
     first.crash()
     second.wait_ready()
     works(second)
+
+
+class Notes(Consumer):
+    """Notes what it gets."""
+
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+    def on_item(self, event: Event, item: Item) -> None:
+        self.items.append(str(item.value))
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+async def test_emitters_and_recipients_find_the_next_broker_by_themselves(
+    pair: tuple[Daemon, Daemon], in_order: bool
+) -> None:
+    """They have both addresses. Where the broker that stands by comes first, they turn to the other one."""
+    first, second = pair
+    order = pair if in_order else (second, first)
+    front, back = (",".join(address_of(daemon, part) for daemon in order) for part in ("front", "back"))
+    notes = Notes()
+    keys = [f"invoice {number}" for number in range(200)]
+    async with serving(first, "c_1", notes, back=back), AsyncEmitter(front, "emitter_1", PASSWORD) as emitter:
+        puts = asyncio.gather(*(emitter.put("test_event", [key], key=key) for key in keys))
+        await eventually(lambda: len(notes.items) > 0, "the first one delivers")
+        first.kill()
+        receipts = await puts
+        more = [f"invoice {number}" for number in range(200, 210)]
+        receipts += [await emitter.put("test_event", [key], key=key) for key in more]
+        await eventually(lambda: {*notes.items} == {*keys, *more}, "the second one delivers all")
+    assert len({receipt.position for receipt in receipts}) == len(receipts)
+
+
+def test_a_command_asks_the_broker_that_answers(pair: tuple[Daemon, Daemon]) -> None:
+    first, second = pair
+    backs = f"{first.back},{address_of(second, 'back')}"
+    first.kill()
+    told = run(script("xbus"), "health", "--url", backs)
+    assert told.returncode == 0, told.stderr
 
 
 @pytest.mark.parametrize("lease", [10 * READY_SECONDS])

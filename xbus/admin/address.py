@@ -1,6 +1,7 @@
 """The way of a command to the broker: its address, and who logs in there by which password."""
 
 import asyncio
+import logging
 import os
 import sys
 import time
@@ -21,8 +22,10 @@ from xbus.errors import ConfigurationError, Failed
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.context import new_context
-from xbus.rpc.curve import PASSWORD_VARIABLE, first_line, parse_address, read_password
+from xbus.rpc.curve import PASSWORD_VARIABLE, BrokerAddress, first_line, parse_addresses, read_password
 from xbus.rpc.zmtp import parse_way
+
+log = logging.getLogger(__name__)
 
 IPC = "ipc://"
 
@@ -93,7 +96,7 @@ class CommandLogin:
         Raises:
             ConfigurationError: a file can't be used, or nobody is there to be asked.
         """
-        broker = parse_address(self.address)
+        broker = parse_addresses(self.address)[0]
         login = self.login or broker.login or str(click.prompt("Login", err=True))
         return login, _password_of(login, self.password_file or broker.password_file)
 
@@ -115,12 +118,22 @@ async def call_broker(address: str, seconds: float, verb: str, *args: Value) -> 
         ConfigurationError: the address can't be used.
     """
     deadline = time.monotonic() + seconds
-    await _check_reachable(parse_address(address).endpoint, seconds)
+    *others, last = parse_addresses(address)
+    for place in others:
+        try:
+            return await _call_one(place, address, deadline, verb, args)
+        except Failed as error:
+            log.debug("the next broker is asked: %s", error, extra={"action": "next_broker", "code": error.code})
+    return await _call_one(last, address, deadline, verb, args)
+
+
+async def _call_one(place: BrokerAddress, name: str, deadline: float, verb: str, args: Sequence[Value]) -> Value:
+    await _check_reachable(place.endpoint, deadline - time.monotonic())
     context = new_context()
     try:
-        client = Client(context, name=address)
+        client = Client(context, name=name)
         try:
-            client.connect(address)
+            client.connect_to(place)
             return await client.call(verb, *args, timeout=deadline - time.monotonic())
         finally:
             client.close()

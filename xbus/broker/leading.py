@@ -24,6 +24,7 @@ from xbus.clock import SystemClock
 from xbus.config import Config
 from xbus.errors import ConfigurationError, Failed, JournalUnavailable, TakenOver
 from xbus.extras import installed_version
+from xbus.rpc.client import NOT_LEADING
 from xbus.supervision.health import Health
 from xbus.system.service_manager import READY, notify, stop_signals
 
@@ -31,7 +32,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-NOT_LEADING = "not_leading"
 RENEWALS = 3
 """How often a lease is renewed within its time."""
 

@@ -24,7 +24,7 @@ from xbus.recipient.calls import CODE_FAILED
 from xbus.recipient.registration import Registration
 from xbus.recipient.service import SERVICE_WAITS, RecipientService, ServiceWaits
 from xbus.rpc.context import new_context
-from xbus.rpc.curve import complete_login, parse_address
+from xbus.rpc.curve import complete_login, parse_addresses
 from xbus.system import collector, memory
 
 logger = logging.getLogger(__name__)
@@ -245,7 +245,7 @@ async def serve(
             author, login, clock, registration.tell_ready, registration.call, waits, registration.client.turn
         )
         exit_stack.callback(service.close)
-        service.choose_way(registration.client.channels, context, parse_address(back_url), bind, advertise)
+        service.choose_way(registration.client.channels, context, parse_addresses(back_url)[0], bind, advertise)
 
         async def start_and_keep() -> None:
             await start(service, start_timeout)

@@ -1,17 +1,28 @@
 """The calling side: it sends calls over one connection, in the order in which they are made."""
 
+import asyncio
 import logging
+import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 
+from xbus.backoff import Backoff
 from xbus.clock import Clock, SystemClock
 from xbus.errors import ConnectionLost, Failed, ProtocolError
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.answering import Channels
 from xbus.rpc.codec import Frame
 from xbus.rpc.context import Context, new_context
-from xbus.rpc.curve import BrokerAddress, parse_address, shown
-from xbus.rpc.dealers import ConnectionRefusal, Dealer, LibzmqDealer, PlainDealer, SendFrames
+from xbus.rpc.curve import BrokerAddress, parse_addresses, shown
+from xbus.rpc.dealers import (
+    RECONNECT_MOST_MS,
+    RECONNECT_MS,
+    ConnectionRefusal,
+    Dealer,
+    LibzmqDealer,
+    PlainDealer,
+    SendFrames,
+)
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
 from xbus.rpc.life_signs import NO_SIGNS, LifeSigns
 from xbus.rpc.owed_calls import OwedCalls
@@ -20,13 +31,18 @@ from xbus.rpc.zmtp import TCP, watch_of_clients
 log = logging.getLogger(__name__)
 
 
+NOT_LEADING = "not_leading"
+"""The code of a broker that stands by: another one leads."""
+
+
 class Client(OwedCalls):
-    """Calls the verbs of one server.
+    """Calls the verbs of one server, or of the one that leads among several.
+
+    With several addresses it turns to the next one where a server can't be reached, is lost, or stands by.
 
     A client connects anew by itself, but no call outlives the connection that it was made for: when that is lost every
-    unanswered call fails, and none of them reaches the next server at the address. The server may call back over the
-    same connection, by the ``channels`` that are open here. Without a connection a call waits for one, or for a
-    refusal of one.
+    unanswered call fails, and none of them reaches the next server. The server may call back over the same connection,
+    by the ``channels`` that are open here. Without a connection a call waits for one, or for a refusal of one.
 
     Args:
         context: of the whole process.
@@ -53,6 +69,13 @@ class Client(OwedCalls):
         self._max_message_bytes = max_message_bytes
         self._life_signs = life_signs
         self._dealer: Dealer | None = None
+        self._places: Sequence[BrokerAddress] = ()
+        self._place = 0
+        self._pause = Backoff(RECONNECT_MS / 1000, RECONNECT_MOST_MS / 1000)
+        self._missed = 0
+        """How many servers could not be reached since one was."""
+        self._next: asyncio.TimerHandle | None = None
+        self._is_connected = False
         self._is_closed = False
         self._watch = watch_of_clients()
         self.turn = LoopTurn() if self._watch is None else self._watch.turn
@@ -70,14 +93,19 @@ class Client(OwedCalls):
         Raises:
             ConfigurationError: ``bad_address``, or the key file that it names can't be used.
         """
-        self.connect_to(parse_address(address))
+        self.connect_to(*parse_addresses(address))
 
-    def connect_to(self, place: BrokerAddress) -> None:
-        """Begin to connect, as ``connect``, where the address was read before.
+    def connect_to(self, *places: BrokerAddress) -> None:
+        """Begin to connect, as ``connect``, where the addresses were read before.
 
         Raises:
             ConfigurationError: ``bad_address``.
         """
+        self._places = places
+        self._connect()
+
+    def _connect(self) -> None:
+        place = self._places[self._place]
         max_bytes, signs = self._max_message_bytes, self._life_signs
         if place.own is None and place.endpoint.startswith(TCP):
             self._dealer = PlainDealer(self, place.endpoint, max_bytes, signs, self.turn, self._watch)
@@ -85,11 +113,31 @@ class Client(OwedCalls):
             self._dealer = LibzmqDealer(self, self._context, place, max_bytes, signs)
         self._dealer.connect()
 
+    def _turn_to_next(self) -> None:
+        """Leave this server for the next one, where there is one: at once, or after a pause where none was reached."""
+        if len(self._places) == 1 or self._next is not None or self._is_closed:
+            return
+        self._place = (self._place + 1) % len(self._places)
+        self._missed += 1
+        pause = 0.0 if self._missed < len(self._places) else self._pause.next() * (0.5 + secrets.randbelow(100) / 100)
+        self._next = self._loop.call_later(pause, self._connect_next)
+
+    def _connect_next(self) -> None:
+        if self._dealer is not None:
+            self._dealer.close()
+            self._dealer = None
+        if self._is_connected:
+            self.lost()
+        self._next = None
+        self._connect()
+
     def close(self) -> None:
         """Close the connection; unanswered calls fail with ``ConnectionLost``."""
         if self._is_closed:
             return
         self._is_closed = True
+        if self._next is not None:
+            self._next.cancel()
         # The answer of a handler that closes the client reaches nobody.
         self._sends_by(_send_nothing)
         if self._dealer is not None:
@@ -119,6 +167,9 @@ class Client(OwedCalls):
 
     def connected(self, send: SendFrames) -> None:
         """Send the calls that waited for a connection, and those that are made until it is lost."""
+        self._is_connected = True
+        self._missed = 0
+        self._pause.reset()
         self._sends_by(send)
         self.send_unsent()
 
@@ -129,9 +180,15 @@ class Client(OwedCalls):
         if not self._is_closed:
             self.refusal = error
             self.fail_all(error)
+            self._turn_to_next()
+
+    def missed(self) -> None:
+        """Turn to the next server, as this one can't be reached."""
+        self._turn_to_next()
 
     def lost(self) -> None:
         """Fail all calls without an answer."""
+        self._is_connected = False
         self._sends_by(_send_nothing)
         # Calls of the other side that were read ahead are carried out no more: nobody would get the answers.
         self.channels.lose()
@@ -142,6 +199,7 @@ class Client(OwedCalls):
         self.fail_all(ConnectionLost(f"{self.name}: the connection was lost", "see whether the other side runs"))
         if self._on_lost is not None:
             self._on_lost()
+        self._turn_to_next()
 
     def take(self, frames: list[bytes]) -> bool:
         """Take an answer, or a call of the other side; always."""
@@ -155,6 +213,8 @@ class Client(OwedCalls):
             log.warning("%s: the server sends what is no reply", self.name, extra=extra)
             return True
         self.answered(reply)
+        if reply.error is not None and reply.error.code == NOT_LEADING:
+            self._turn_to_next()
         return True
 
 

@@ -11,6 +11,9 @@ An address is that of ZeroMQ, such as ``tcp://127.0.0.1:1984``, for a connection
 - ``client_key``: the caller's key file; otherwise ``XBUS_CLIENT_KEY`` names it.
 - ``password_file``: a file with the password in its first line.
 
+Several addresses with commas between them are those of brokers that stand by for each other, and have the same keys:
+``tcp://a:1984,tcp://b:1984``.
+
 A key is a text of 40 characters, 32 bytes in Z85 (https://rfc.zeromq.org/spec/32). A file has the form of ZeroMQ's
 certificates, so that czmq and pyzmq read it, too (https://rfc.zeromq.org/spec/4). libzmq asks who may connect by ZAP
 1.0 (https://rfc.zeromq.org/spec/27), once for each connection, before the socket hears anything of it. Nobody connects
@@ -177,6 +180,8 @@ class BrokerAddress:
 
 def shown(address: str) -> str:
     """Write an address for people: its host and port, without what somebody may have written beside them."""
+    if _BETWEEN.search(address):
+        return ",".join(map(shown, _BETWEEN.split(address)))
     if not address.startswith(SCHEME):
         return address
     return SCHEME + address.removeprefix(SCHEME).partition("?")[0].rpartition("@")[2]
@@ -213,6 +218,17 @@ def parse_address(address: str, environment: Mapping[str, str] = os.environ) -> 
         server_key,
         read_pair(Path(client_key)),
     )
+
+
+def parse_addresses(addresses: str, environment: Mapping[str, str] = os.environ) -> list[BrokerAddress]:
+    """Read the addresses of brokers that stand by for each other, as ``parse_address`` reads each.
+
+    The first one names login and password file.
+    """
+    return [parse_address(address.strip(), environment) for address in _BETWEEN.split(addresses)]
+
+
+_BETWEEN = re.compile(r",(?=\s*[a-z]+://)")
 
 
 def _split(address: str) -> SplitResult:
@@ -337,7 +353,7 @@ def complete_login(
     """
     if login and password:
         return login, password
-    broker = parse_address(address, environment)
+    broker = parse_addresses(address, environment)[0]
     login = login or broker.login
     if not login:
         raise ConfigurationError(

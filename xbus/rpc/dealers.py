@@ -59,6 +59,9 @@ class DealerOwner(Protocol):
     def refused(self, refusal: ConnectionRefusal) -> None:
         """Take note that the other side refuses us; the dealer asks again later."""
 
+    def missed(self) -> None:
+        """Take note that a try to connect failed; the dealer tries again later."""
+
     def lost(self) -> None:
         """Take note that the connection was lost; the dealer makes another one."""
 
@@ -100,7 +103,12 @@ _CUT_SHORT = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 """The other side has ended the handshake: with encryption mostly because it has another key."""
 
 _CONNECTION_EVENTS = (
-    zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | _KEY_REFUSED | _OTHER_PROTOCOL | _CUT_SHORT
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_CONNECT_RETRIED
+    | _KEY_REFUSED
+    | _OTHER_PROTOCOL
+    | _CUT_SHORT
 )
 
 
@@ -184,6 +192,9 @@ class LibzmqDealer:
             if self._again is None:
                 self._again = self._loop.call_later(RECONNECT_MOST_MS / 1000, self._connect_again)
             self._owner.refused(ConnectionRefusal.KEY if event == _KEY_REFUSED else ConnectionRefusal.PROTOCOL)
+        elif event == zmq.EVENT_CONNECT_RETRIED:
+            if not self._is_connected:
+                self._owner.missed()
         elif self._is_connected:
             # An attempt to connect that fails is no loss: unsent calls wait for the next.
             self._is_connected = False
@@ -297,6 +308,7 @@ class PlainDealer:
                 connected = await self._open(source, place)
         except (OSError, TimeoutError, UnicodeError):
             self._connect_later(self._backoff.next())
+            self._owner.missed()
             return
         self._stream = ZmtpStream(connected, Incoming(DEALER, self._limits), self, self._watch, self._turn)
         self._timer = self._loop.call_later(self._signs.handshake_seconds, self._give_up_handshake)
@@ -387,3 +399,5 @@ class PlainDealer:
         # An attempt to connect that fails is no loss: unsent calls wait for the next.
         if was_connected:
             self._owner.lost()
+        else:
+            self._owner.missed()
