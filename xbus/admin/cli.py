@@ -8,6 +8,7 @@ from xbus.admin.program import Program
 COMMANDS = (
     "audit",
     "bot",
+    "broker",
     "bus.apply",
     "bus.edit",
     "bus.export",

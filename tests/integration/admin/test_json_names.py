@@ -194,6 +194,7 @@ def bus(database_url: str) -> ParkedBus:
         resumed |= {"state": "resumed", "code": "x", "cause": "y", "changed_at": NOON, "resumed_as": bus.done}
         pause = {"kind": "role", "subject_id": roles["counter_1"], "reason": "why", "paused_by": "ada"}
         pause |= {"since": NOON, "until": NOON}
+        looked = {"version": "0.3.0", "process": "process 1 on here", "looked_at": NOON}
         emitter_id = connection.execute(select(model.emitter.c.id).limit(1)).scalar_one()
         bot = {"id": 1, "name": "report", "emitter_id": emitter_id, "call": "a:b", "command": [], "cron": "0 3 * * *"}
         bot |= {"timezone": "UTC", "missed": "once", "instances": 1, "max_seconds": 1, "attempts": 3, "settings": {}}
@@ -235,6 +236,8 @@ def bus(database_url: str) -> ParkedBus:
                 model.person_token,
                 session | {"name": "nightly", "rights": "viewer", "used_at": NOON, "expires_at": NOON},
             ),
+            (model.broker, {"name": "here:1984", "front": "tcp://here:1984", "back": "tcp://here:4891"} | looked),
+            (model.lease, {"what": "broker", "broker": "here:1984", "epoch": 1, "until": NOON}),
             (model.input_descriptor, {"name": "csv", "mimetype": "text/csv", "content": b"x"}),
             (
                 model.registration,
@@ -270,6 +273,7 @@ def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[
         ("bot", "log"): ("report",),
         ("bot", "runs"): (),
         ("bot", "show"): ("report",),
+        ("broker", "list"): (),
         ("clearing", "list"): ("--url", "tcp://nowhere:1", "--login", "me"),
         ("config", "show"): (),
         ("descriptor", "list"): (),

@@ -110,7 +110,7 @@ def read_leader(connection: sa.Connection) -> BrokerPlace | None:
 def read_brokers(connection: sa.Connection) -> list[KnownBroker]:
     """Read all brokers of the journal, the leader first."""
     broker, lease = model.broker.c, model.lease.c
-    now = sa.func.clock_timestamp(type_=sa.DateTime(timezone=True))
+    now = sa.func.now(type_=lease.until.type)
     rows = connection.execute(
         sa.select(broker.name, broker.front, broker.back, broker.version, broker.process)
         .add_columns(broker.looked_at, lease.epoch, lease.until, now)
