@@ -19,15 +19,13 @@ from xbus.config import load
 from xbus.config.reaching import reachable
 from xbus.emitter import Emitter, Options
 from xbus.errors import ConfigurationError, Failed
-from xbus.rpc.client import Client
+from xbus.rpc.client import IPC, Client
 from xbus.rpc.codec import Value
 from xbus.rpc.context import new_context
 from xbus.rpc.curve import PASSWORD_VARIABLE, BrokerAddress, first_line, parse_addresses, read_password
 from xbus.rpc.zmtp import parse_way
 
 log = logging.getLogger(__name__)
-
-IPC = "ipc://"
 
 Side: TypeAlias = Literal["front", "back"]
 

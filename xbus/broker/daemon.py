@@ -24,7 +24,7 @@ from xbus.broker.metrics.of_process import ProcessReadiness
 from xbus.broker.open_files import tell_open_files
 from xbus.broker.parts import PARTS, BrokerPart, Shared
 from xbus.clock import SystemClock
-from xbus.config import Config, JournalSettings
+from xbus.config import Config
 from xbus.ending import STOPPED, exit_code
 from xbus.errors import ConfigurationError, Fenced, WentBack, XbusError
 from xbus.extras import needing
@@ -73,6 +73,8 @@ def run(
     raise_limit()
     last_resort = _LastResort(config.daemon.stop_timeout)
     name = only or "broker"
+    if lease is None and only is None:
+        lease = Lease.of(config)
     losses_files = losses.files_of(folder)
     try:
         with _observed(config, name):
@@ -213,16 +215,7 @@ async def _serve(
     context = new_context()
     writer = "broker" if len(names) > 1 else names[0]
     health = Health(writer, clock)
-    if lease is None and writer == "broker":
-        lease = Lease.of(config)
-    journal = Journal.open(
-        config.database.url,
-        writer,
-        max_segment_bytes=config.journal.max_segment_bytes,
-        max_pending_bytes=config.journal.max_pending_bytes,
-        answer_seconds=config.journal.answer_timeout,
-        objects=_objects(config.journal),
-    )
+    journal = _journal(config, writer)
     loss_files = LossFiles(journal, losses_files)
     configuration = Configuration(journal, health)
     tasks = asyncio.TaskGroup()
@@ -237,22 +230,14 @@ async def _serve(
     try:
         # Ports first: a second broker of the same configuration must fail here, before it takes over the journal.
         addresses = {name: address for part in parts for name, address in part.bind().items()}
-        async with (
-            _pages(shared, readiness, alerts, parts) as served,
-            _leading(lease, addresses),
-            journal,
-            _told(),
-            tasks,
-        ):
+        pages = _pages(shared, readiness, alerts, parts)
+        async with pages as served, _leading(lease, addresses), journal, _told(), tasks:
             with last_resort.at_death(), stop_signals() as stop:
-                if lease is not None:
-                    tasks.create_task(lease.keep(), name="lease")
                 tasks.create_task(mishaps.watch(), name="callbacks")
                 tasks.create_task(_unfenced(journal, last_resort), name="journal")
-                tasks.create_task(tell_outages(journal, health), name="outages")
-                tasks.create_task(tell_losses(journal, health, loss_files), name="losses")
-                tasks.create_task(Descriptors(health).watch(), name="descriptors")
-                tasks.create_task(alerts.watch(), name="alerts")
+                if lease is not None:
+                    tasks.create_task(lease.keep(), name="lease")
+                _tell_people(tasks, journal, health, loss_files, alerts)
                 await _start(parts, configuration, tasks, loss_files.take_over)
                 encryption.start()
                 _be_quick(config, journal, tasks)
@@ -286,6 +271,15 @@ async def _leading(lease: Lease | None, addresses: Mapping[str, str]) -> AsyncIt
         lease.close()
 
 
+def _tell_people(
+    tasks: asyncio.TaskGroup, journal: Journal, health: Health, loss_files: LossFiles, alerts: Alerts
+) -> None:
+    tasks.create_task(tell_outages(journal, health), name="outages")
+    tasks.create_task(tell_losses(journal, health, loss_files), name="losses")
+    tasks.create_task(Descriptors(health).watch(), name="descriptors")
+    tasks.create_task(alerts.watch(), name="alerts")
+
+
 def _be_quick(config: Config, journal: Journal, tasks: asyncio.TaskGroup) -> None:
     """Spare the collector and the caches of the cores needless work, once all has started."""
     collector.spare_what_is_here()
@@ -303,8 +297,16 @@ async def _unfenced(journal: Journal, last_resort: _LastResort) -> None:
         raise
 
 
-def _objects(settings: JournalSettings) -> ObjectPlace | None:
-    return ObjectPlace(settings.objects, settings.large_bytes) if settings.objects else None
+def _journal(config: Config, writer: str) -> Journal:
+    settings = config.journal
+    return Journal.open(
+        config.database.url,
+        writer,
+        max_segment_bytes=settings.max_segment_bytes,
+        max_pending_bytes=settings.max_pending_bytes,
+        answer_seconds=settings.answer_timeout,
+        objects=ObjectPlace(settings.objects, settings.large_bytes) if settings.objects else None,
+    )
 
 
 @asynccontextmanager

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RENEWALS = 3
-"""How often a lease is renewed within its time."""
+"""The renewals of a lease within its time."""
 
 LOOK_SECONDS = 0.5
 """Seconds between two looks of a broker that stands by."""
@@ -88,7 +88,7 @@ class Lease:
 
     @property
     def leads(self) -> bool:
-        """Whether it was taken, and no other broker is known to lead."""
+        """True from ``take`` on, while no other broker is known to lead."""
         return self._held is not None
 
     async def keep(self) -> None:

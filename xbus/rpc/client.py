@@ -22,6 +22,7 @@ from xbus.rpc.dealers import (
     LibzmqDealer,
     PlainDealer,
     SendFrames,
+    way_to,
 )
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
 from xbus.rpc.life_signs import NO_SIGNS, LifeSigns
@@ -30,6 +31,9 @@ from xbus.rpc.zmtp import TCP, watch_of_clients
 
 log = logging.getLogger(__name__)
 
+
+IPC = "ipc://"
+"""The beginning of an address on the same machine."""
 
 NOT_LEADING = "not_leading"
 """The code of a broker that stands by: another one leads."""
@@ -101,6 +105,10 @@ class Client(OwedCalls):
         Raises:
             ConfigurationError: ``bad_address``.
         """
+        for place in places[1:]:
+            # They are tried later, when nobody is there who could be told.
+            if not place.endpoint.startswith(IPC):
+                way_to(place.endpoint)
         self._places = places
         self._connect()
 

@@ -232,6 +232,22 @@ def _dealer(context: Context, max_message_bytes: int) -> "zmq.Socket[bytes]":
     return socket
 
 
+def way_to(endpoint: str) -> tuple[TcpAddress | None, TcpAddress]:
+    """Read the address of a server by TCP, behind that of the caller where it names one.
+
+    Raises:
+        ConfigurationError: ``bad_address``.
+    """
+    try:
+        source, place = parse_way(endpoint)
+        if not place.port:
+            raise ValueError("Invalid argument")
+    except ValueError as error:
+        cause = f"can't connect to {endpoint} ({error})"
+        raise ConfigurationError(cause, "write tcp://host:port or ipc://path", code="bad_address") from error
+    return source, place
+
+
 class PlainDealer:
     """Connects, and connects anew after each loss.
 
@@ -278,13 +294,7 @@ class PlainDealer:
         Raises:
             ConfigurationError: ``bad_address``.
         """
-        try:
-            source, place = parse_way(self._endpoint)
-            if not place.port:
-                raise ValueError("Invalid argument")
-        except ValueError as error:
-            cause = f"can't connect to {self._endpoint} ({error})"
-            raise ConfigurationError(cause, "write tcp://host:port or ipc://path", code="bad_address") from error
+        source, place = way_to(self._endpoint)
         self._owner.tries()
         self._attempt = self._loop.create_task(self._connect(source, place), name=f"connect to {self._endpoint}")
 

@@ -238,6 +238,9 @@ class Caller:
     def refused(self, refusal: ConnectionRefusal) -> None:
         pass
 
+    def missed(self) -> None:
+        pass
+
     def lost(self) -> None:
         pass
 

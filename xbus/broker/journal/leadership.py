@@ -1,8 +1,8 @@
-"""Who leads: the lease of the brokers of one PostgreSQL journal.
+"""Decides which broker of a PostgreSQL journal leads, by a lease.
 
 Only the clock of the database counts. A lease is about time alone: the epoch in the table ``writer`` keeps a broker
-from writing that was frozen and wakes up. None of these waits for a standby of PostgreSQL, so that a commit which does
-can't cost a broker its lease.
+from writing that was frozen and wakes up. Nothing here waits for a standby of PostgreSQL: a commit that does so can't
+cost a broker its lease.
 """
 
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from xbus import model
 
 LEAD = "broker"
-"""What a broker may do with the lease, as in ``model.lease``."""
+"""The name of the lease in the table: its holder leads."""
 
 _UNTIL = "clock_timestamp() + make_interval(secs => :seconds)"
 _WAITS_FOR_NO_STANDBY = "SET LOCAL synchronous_commit = local"

@@ -1,0 +1,91 @@
+"""A client with several addresses calls the server that leads."""
+
+import asyncio
+
+import pytest
+
+from tests.integration.rpc.conftest import SECONDS, Connect, Serve
+from tests.integration.rpc.verbs import Verbs
+from tests.support.waiting import eventually
+from xbus.errors import ConfigurationError, ConnectionLost, Failed
+from xbus.rpc.curve import parse_addresses, shown
+from xbus.rpc.dispatch import verb
+
+KEY = "0" * 40
+
+
+class StandsBy:
+    """A server of which another one leads."""
+
+    def __init__(self) -> None:
+        self.gate: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    @verb("xbus.note")
+    def note(self, number: int) -> int:
+        raise Failed("another broker leads", code="not_leading")
+
+    @verb("wait")
+    async def wait(self) -> int:
+        return await asyncio.shield(self.gate)
+
+
+async def test_one_that_can_not_be_reached_is_passed(serve: Serve, connect: Connect, unused_address: str) -> None:
+    _, address = serve(Verbs())
+    client = connect(f"{unused_address}, {address}")
+    assert await client.call("echo", 1, timeout=SECONDS) == 1
+
+
+async def test_where_one_is_lost_the_next_one_is_called(serve: Serve, connect: Connect) -> None:
+    first, second = Verbs(), Verbs()
+    server, address = serve(first)
+    _, other = serve(second)
+    lost: list[str] = []
+    client = connect(f"{address},{other}", on_lost=lambda: lost.append("lost"))
+    await client.call("xbus.note", 1, timeout=SECONDS)
+    held = client.call("wait", timeout=SECONDS)
+    await eventually(lambda: server.unanswered == 1, "a call waits")
+    server.close()
+    with pytest.raises(ConnectionLost):
+        await held
+    assert await client.call("xbus.note", 2, timeout=SECONDS) == 2
+    assert (first.called, second.called, lost) == ([1], [2], ["lost"])
+
+
+async def test_one_that_stands_by_is_left_and_what_it_owes_fails(serve: Serve, connect: Connect) -> None:
+    verbs = Verbs()
+    server, address = serve(StandsBy())
+    _, other = serve(verbs)
+    client = connect(f"{address},{other}")
+    held = client.call("wait", timeout=SECONDS)
+    await eventually(lambda: server.unanswered == 1, "a call waits")
+    with pytest.raises(Failed, match="another broker leads"):
+        await client.call("xbus.note", 1, timeout=SECONDS)
+    with pytest.raises(ConnectionLost):
+        await held
+    assert await client.call("xbus.note", 2, timeout=SECONDS) == 2
+    assert verbs.called == [2]
+
+
+async def test_a_client_that_is_closed_turns_to_nobody(serve: Serve, connect: Connect, unused_address: str) -> None:
+    verbs = Verbs()
+    _, address = serve(StandsBy())
+    _, other = serve(verbs)
+    client = connect(f"{address},{other}")
+    with pytest.raises(Failed, match="another broker leads"):
+        await client.call("xbus.note", 1, timeout=SECONDS)
+    client.close()
+    with pytest.raises(ConnectionLost):
+        await client.call("xbus.note", 2, timeout=SECONDS)
+    assert verbs.called == []
+
+
+@pytest.mark.parametrize("second", ["", "127.0.0.1:1984", "xbus://me@there:1?key=wrong"])
+async def test_one_bad_address_among_several_is_told(connect: Connect, second: str) -> None:
+    with pytest.raises(ConfigurationError, match="bad_address|can't"):
+        connect(f"tcp://127.0.0.1:1,{second}")
+
+
+def test_people_see_no_secrets_of_several_addresses() -> None:
+    address = f"xbus://me@a:1?key={KEY}&client_key=secret.key,xbus://me@b:2?key={KEY}&client_key=secret.key"
+    assert shown(address) == "xbus://a:1,xbus://b:2"
+    assert len(parse_addresses("ipc:///run/a,b.sock,tcp://b:2")) == 2
