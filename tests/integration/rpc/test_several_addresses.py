@@ -81,8 +81,9 @@ async def test_a_client_that_is_closed_turns_to_nobody(serve: Serve, connect: Co
 
 @pytest.mark.parametrize("second", ["", "127.0.0.1:1984", "xbus://me@there:1?key=wrong"])
 async def test_one_bad_address_among_several_is_told(connect: Connect, second: str) -> None:
-    with pytest.raises(ConfigurationError, match="bad_address|can't"):
+    with pytest.raises(ConfigurationError) as caught:
         connect(f"tcp://127.0.0.1:1,{second}")
+    assert caught.value.code == "bad_address"
 
 
 def test_people_see_no_secrets_of_several_addresses() -> None:

@@ -54,7 +54,7 @@ def parse_tcp(address: str) -> TcpAddress:
         ValueError: the address has another form.
     """
     host, colon, port = address.removeprefix(TCP).rpartition(":")
-    if not address.startswith(TCP) or not colon or not host:
+    if not address.startswith(TCP) or not colon or not host or "," in host:
         raise ValueError("Invalid argument")
     number = 0 if port == _ANY else int(port) if port.isascii() and port.isdigit() else -1
     if not 0 <= number < 2**16:
