@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-import sqlalchemy as sa
-
 from xbus.broker.drill import HealthAlone, answering
 from xbus.broker.journal import leadership
 from xbus.broker.journal.commit.committer import this_holder
@@ -75,12 +73,7 @@ class Lease:
         if self._held is not None:
             return None
         place = self._place(addresses)
-
-        def look(connection: sa.Connection) -> tuple[int | None, BrokerPlace | None]:
-            epoch = leadership.take(connection, place, self._seconds, at_once=at_once)
-            return epoch, None if epoch is not None else leadership.read_leader(connection)
-
-        epoch, leader = await self._do(look)
+        epoch, leader = await self._do(leadership.take, place, self._seconds, at_once)
         if epoch is not None:
             self._held = place, epoch
             log.info("this broker leads, by epoch %d of the lease", epoch, extra={"action": "leads", "epoch": epoch})

@@ -71,7 +71,9 @@ class KnownBroker(NamedTuple):
     lasts: float | None
 
 
-def take(connection: sa.Connection, broker: BrokerPlace, seconds: float, *, at_once: bool) -> int | None:
+def take(
+    connection: sa.Connection, broker: BrokerPlace, seconds: float, at_once: bool
+) -> tuple[int | None, BrokerPlace | None]:
     """Note that a broker is there, and have it lead where nobody does.
 
     Args:
@@ -80,12 +82,13 @@ def take(connection: sa.Connection, broker: BrokerPlace, seconds: float, *, at_o
         at_once: whether it leads whoever does so now.
 
     Returns:
-        The epoch of its lease; None where another one leads.
+        The epoch of its lease, or the broker that leads in its place.
     """
     connection.exec_driver_sql(_WAITS_FOR_NO_STANDBY)
     _note(connection, broker)
     values = {"name": broker.name, "seconds": seconds, "at_once": at_once}
-    return connection.execute(_TAKE, values).scalar()
+    epoch = connection.execute(_TAKE, values).scalar()
+    return epoch, read_leader(connection) if epoch is None else None
 
 
 def renew(connection: sa.Connection, broker: BrokerPlace, epoch: int, seconds: float) -> bool:
