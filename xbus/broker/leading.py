@@ -33,6 +33,9 @@ T = TypeVar("T")
 RENEWALS = 3
 """The renewals of a lease within its time."""
 
+GIVE_BACK_SECONDS = 2.0
+"""How long a broker that ends tries to give its lease back; the database may be away."""
+
 LOOK_SECONDS = 0.5
 """Seconds between two looks of a broker that stands by."""
 
@@ -106,10 +109,12 @@ class Lease:
 
     async def give_back(self) -> None:
         """Have the next broker lead at once."""
+        if self._held is None:
+            return
         try:
-            if self._held is not None:
+            async with asyncio.timeout(GIVE_BACK_SECONDS):
                 await self._do(leadership.give_back, *self._held)
-        except JournalUnavailable as error:
+        except (JournalUnavailable, TimeoutError) as error:
             log.warning("the lease ends by itself: %s", error, extra={"action": "lease_not_given_back"})
 
     def close(self) -> None:
