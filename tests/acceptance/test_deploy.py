@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import StartProcess
+from tests.conftest import StartDaemon, StartProcess
 from tests.support.daemon import write_config
 from tests.support.documentation import CHECKOUT
 from tests.support.processes import run, script
@@ -97,38 +97,58 @@ def test_the_page_installs_what_is_pinned_with_hashes() -> None:
     assert re.findall("pip install", PAGE.replace("/bin/pip ", "")) == [], "no other way is shown"
 
 
+WATCHED = {"WATCHDOG_USEC": "200000"}
+
+
 @pytest.fixture
-def manager(tmp_path: Path) -> Iterator[socket.socket]:
-    """In the place of systemd."""
+def manager(tmp_path: Path) -> Iterator["Manager"]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(tmp_path / "notify"))
         listener.setblocking(False)
-        yield listener
+        yield Manager(listener)
+
+
+class Manager:
+    """In the place of systemd."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.told: list[str] = []
+        self._listener = listener
+
+    def was_told(self, state: str) -> bool:
+        while True:
+            try:
+                self.told.extend(self._listener.recv(4096).decode().splitlines())
+            except BlockingIOError:
+                return state in self.told
 
 
 def test_systemd_is_told_that_the_broker_is_ready_alive_and_about_to_stop(
-    sqlite_url: str, tmp_path: Path, manager: socket.socket, start_process: StartProcess
+    sqlite_url: str, tmp_path: Path, manager: Manager, start_process: StartProcess
 ) -> None:
-    told: list[str] = []
-
-    def has_told(state: str) -> bool:
-        while True:
-            try:
-                told.extend(manager.recv(4096).decode().splitlines())
-            except BlockingIOError:
-                return state in told
-
     config = write_config(tmp_path / "config.ini", sqlite_url)
-    environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
-    broker = start_process(script("start_xbusbroker"), "-c", str(config), env=environment)
+    broker = start_process(
+        script("start_xbusbroker"), "-c", str(config), env=WATCHED | {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+    )
 
-    wait_until(lambda: has_told("READY=1"), "it is ready")
-    assert "STATUS=ready: back at tcp://127.0.0.1:" in "\n".join(told)
-    wait_until(lambda: has_told("WATCHDOG=1"), "it is alive")
-    assert "STOPPING=1" not in told
+    wait_until(lambda: manager.was_told("READY=1"), "it is ready")
+    assert "STATUS=ready: back at tcp://127.0.0.1:" in "\n".join(manager.told)
+    wait_until(lambda: manager.was_told("WATCHDOG=1"), "it is alive")
+    assert "STOPPING=1" not in manager.told
     assert broker.stop() == 0
-    wait_until(lambda: has_told("STOPPING=1"), "it is about to stop")
-    assert told.index("READY=1") < told.index("STOPPING=1")
+    wait_until(lambda: manager.was_told("STOPPING=1"), "it is about to stop")
+    assert manager.told.index("READY=1") < manager.told.index("STOPPING=1")
+
+
+def test_systemd_is_told_that_a_broker_that_stands_by_is_alive(
+    postgres_url: str, tmp_path: Path, manager: Manager, start_daemon: StartDaemon, start_process: StartProcess
+) -> None:
+    start_daemon(postgres_url)
+    config = write_config(tmp_path / "config.ini", postgres_url)
+    environment = WATCHED | {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+    start_process(script("start_xbusbroker"), "-c", str(config), "--standby", env=environment)
+    wait_until(lambda: manager.was_told("STATUS=stands by"), "it stands by")
+    wait_until(lambda: manager.was_told("WATCHDOG=1"), "it is alive")
 
 
 # -- containers --------------------------------------------------------------------------------------------------------

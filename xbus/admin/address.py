@@ -1,7 +1,6 @@
 """The way of a command to the broker: its address, and who logs in there by which password."""
 
 import asyncio
-import logging
 import os
 import sys
 import time
@@ -18,14 +17,12 @@ from xbus.admin.signatures import Described, Given, Taken, option
 from xbus.config import load
 from xbus.config.reaching import reachable
 from xbus.emitter import Emitter, Options
-from xbus.errors import ConfigurationError, Failed
-from xbus.rpc.client import IPC, Client
+from xbus.errors import ConfigurationError, ConnectionLost, Failed
+from xbus.rpc.client import IPC, NOT_LEADING, Client
 from xbus.rpc.codec import Value
 from xbus.rpc.context import new_context
 from xbus.rpc.curve import PASSWORD_VARIABLE, BrokerAddress, first_line, parse_addresses, read_password
 from xbus.rpc.zmtp import parse_way
-
-log = logging.getLogger(__name__)
 
 Side: TypeAlias = Literal["front", "back"]
 
@@ -117,22 +114,27 @@ async def call_broker(address: str, seconds: float, verb: str, *args: Value) -> 
     """
     deadline = time.monotonic() + seconds
     *others, last = parse_addresses(address)
-    for place in others:
+    for left, place in zip(range(len(others) + 1, 1, -1), others, strict=True):
         try:
-            return await _call_one(place, address, deadline, verb, args)
+            await _check_reachable(place.endpoint, (deadline - time.monotonic()) / left)
+        except Failed:
+            continue
+        try:
+            return await _call_one(place, address, deadline - time.monotonic(), verb, args)
         except Failed as error:
-            log.debug("the next broker is asked: %s", error, extra={"action": "next_broker", "code": error.code})
-    return await _call_one(last, address, deadline, verb, args)
+            if error.code not in (NOT_LEADING, ConnectionLost.default_code):
+                raise
+    await _check_reachable(last.endpoint, deadline - time.monotonic())
+    return await _call_one(last, address, deadline - time.monotonic(), verb, args)
 
 
-async def _call_one(place: BrokerAddress, name: str, deadline: float, verb: str, args: Sequence[Value]) -> Value:
-    await _check_reachable(place.endpoint, deadline - time.monotonic())
+async def _call_one(place: BrokerAddress, name: str, seconds: float, verb: str, args: Sequence[Value]) -> Value:
     context = new_context()
     try:
         client = Client(context, name=name)
         try:
             client.connect_to(place)
-            return await client.call(verb, *args, timeout=deadline - time.monotonic())
+            return await client.call(verb, *args, timeout=seconds)
         finally:
             client.close()
     finally:

@@ -20,6 +20,7 @@ from xbus.config import Config, load
 from xbus.config.command_line import file_option
 from xbus.config.plaintext import needs_keys
 from xbus.errors import JournalRefused, JournalUnavailable, TakenOver, XbusError
+from xbus.rpc.curve import read_pair
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -119,15 +120,20 @@ def _start(
     encryption.check_plaintext(config)
     if not standby:
         return daemon.run(config, folder, only=only, ready_file=ready_file)
+    if needs_keys(config):
+        read_pair(config.curve.key_file)  # not only when it leads, and is needed
     lease = leading.stand_by(config, only)
     if lease is None:
         return ending.STOPPED
-    schema.check(config.database.url)  # another version may have changed it meanwhile
+    _stop_at_signal()
     try:
+        schema.check(config.database.url)  # another version may have changed it meanwhile
         return daemon.run(config, folder, only=None, ready_file=ready_file, lease=lease)
     except TakenOver as error:
         log.warning("%s: start it again to have it stand by", error, extra={"action": "leads_no_more"})
         return ending.NOT_NOW
+    finally:
+        lease.release()
 
 
 def _set_up(config: Config, demo: bool) -> int:

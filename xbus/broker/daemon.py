@@ -231,20 +231,16 @@ async def _serve(
         # Ports first: a second broker of the same configuration must fail here, before it takes over the journal.
         addresses = {name: address for part in parts for name, address in part.bind().items()}
         pages = _pages(shared, readiness, alerts, parts)
-        async with pages as served, _leading(lease, addresses), journal, _told(), tasks:
+        async with pages as served, _leading(lease, addresses, last_resort), journal, _told(), tasks:
             with last_resort.at_death(), stop_signals() as stop:
                 tasks.create_task(mishaps.watch(), name="callbacks")
                 tasks.create_task(_unfenced(journal, last_resort), name="journal")
-                if lease is not None:
-                    tasks.create_task(lease.keep(), name="lease")
                 _tell_people(tasks, journal, health, loss_files, alerts)
                 await _start(parts, configuration, tasks, loss_files.take_over)
                 encryption.start()
                 _be_quick(config, journal, tasks)
                 readiness.started()
                 tell_ready({**addresses, **served}, ready_file)
-                if (seconds := service_manager.watchdog_seconds()) is not None:
-                    tasks.create_task(service_manager.keep_alive(seconds), name="watchdog")
                 await stop.wait()
             readiness.stopping()
             await _stop(parts, config.daemon.stop_timeout)
@@ -258,17 +254,32 @@ async def _serve(
 
 
 @asynccontextmanager
-async def _leading(lease: Lease | None, addresses: Mapping[str, str]) -> AsyncIterator[None]:
-    """Lead from now on, and have the next broker lead when all is written; nothing without a lease."""
+async def _leading(lease: Lease | None, addresses: Mapping[str, str], last_resort: _LastResort) -> AsyncIterator[None]:
+    """Lead within the block, and have the next broker lead when all is written; nothing without a lease."""
     if lease is None:
         yield
         return
     try:
         await lease.take(addresses, at_once=True)
-        yield
+        async with asyncio.TaskGroup() as beside:
+            keeping = beside.create_task(_keep(lease, last_resort), name="lease")
+            yield
+            keeping.cancel()
+    except BaseExceptionGroup as group:
+        if isinstance(_fenced(group), WentBack):
+            lease.leave()  # the loss is noted meanwhile, before another broker reads the journal
+        raise
     finally:
         await lease.give_back()
         lease.close()
+
+
+async def _keep(lease: Lease, last_resort: _LastResort) -> None:
+    try:
+        await lease.keep()
+    except XbusError as error:
+        last_resort.cover(error)
+        raise
 
 
 def _tell_people(
@@ -278,6 +289,9 @@ def _tell_people(
     tasks.create_task(tell_losses(journal, health, loss_files), name="losses")
     tasks.create_task(Descriptors(health).watch(), name="descriptors")
     tasks.create_task(alerts.watch(), name="alerts")
+    # One that stood by is watched already.
+    if (seconds := service_manager.watchdog_seconds()) is not None:
+        tasks.create_task(service_manager.keep_alive(seconds), name="watchdog")
 
 
 def _be_quick(config: Config, journal: Journal, tasks: asyncio.TaskGroup) -> None:

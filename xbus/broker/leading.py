@@ -8,6 +8,8 @@ import asyncio
 import contextlib
 import logging
 import platform
+import re
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -24,7 +26,7 @@ from xbus.errors import ConfigurationError, Failed, JournalUnavailable, TakenOve
 from xbus.extras import installed_version
 from xbus.rpc.client import NOT_LEADING
 from xbus.supervision.health import Health
-from xbus.system.service_manager import READY, notify, stop_signals
+from xbus.system.service_manager import READY, alive, notify, stop_signals
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +35,15 @@ T = TypeVar("T")
 RENEWALS = 3
 """The renewals of a lease within its time."""
 
+GIVE_UP_SECONDS = 30.0
+"""A leader that reached no database for so long gives up where others stand by. A restart of PostgreSQL takes less."""
+
 GIVE_BACK_SECONDS = 2.0
 """How long a broker that ends tries to give its lease back; the database may be away."""
+
+PARTS_TOLD = ("front", "back")
+_EVERYWHERE = re.compile(r"^tcp://(\*|0\.0\.0\.0|\[::\]):")
+"""The beginning of an address on all networks of a machine."""
 
 LOOK_SECONDS = 0.5
 """Seconds between two looks of a broker that stands by."""
@@ -52,8 +61,12 @@ class Lease:
         self._config = config
         self._seconds = config.broker.lease
         self._process = this_holder(SystemClock().now())
-        self._held: tuple[BrokerPlace, int] | None = None
+        self._place: BrokerPlace
+        self._epoch: int | None = None
+        self._is_away = False
         self._thread = ThreadPoolExecutor(1, "lease")
+        self.stands_by = False
+        """Whether this broker has stood by, as others may do now."""
 
     @classmethod
     def of(cls, config: Config) -> "Lease | None":
@@ -61,10 +74,10 @@ class Lease:
         return None if config.database.url.startswith("sqlite") else cls(config)
 
     async def take(self, addresses: Mapping[str, str], *, at_once: bool) -> BrokerPlace | None:
-        """Begin to lead where nobody leads.
+        """Begin to lead where nobody leads, and tell where this broker is.
 
         Args:
-            addresses: of this broker, by part.
+            addresses: of this broker, by part; those of encrypted connections are better known.
             at_once: whether to lead whoever does so now.
 
         Returns:
@@ -73,67 +86,90 @@ class Lease:
         Raises:
             JournalUnavailable: the database can't be written.
         """
-        if self._held is not None:
+        self._place = self._told(addresses)
+        if self._epoch is not None:
             return None
-        place = self._place(addresses)
-        epoch, leader = await self._do(leadership.take, place, self._seconds, at_once)
-        if epoch is not None:
-            self._held = place, epoch
-            log.info("this broker leads, by epoch %d of the lease", epoch, extra={"action": "leads", "epoch": epoch})
+        self._epoch, leader = await self._do(leadership.take, self._place, self._seconds, at_once)
+        if self.leads:
+            log.info("this broker leads", extra={"action": "leads", "epoch": self._epoch})
         return leader
 
     @property
     def leads(self) -> bool:
         """True from ``take`` on, while no other broker is known to lead."""
-        return self._held is not None
+        return self._epoch is not None
 
     async def keep(self) -> None:
         """Renew it again and again.
 
         Raises:
             TakenOver: another broker leads.
+            JournalUnavailable: no database was reached for long, and other brokers may stand by.
         """
-        while self._held is not None:
+        renewed = time.monotonic()
+        leader: BrokerPlace | None = None
+        while self._epoch is not None:
             await asyncio.sleep(self._seconds / RENEWALS)
             try:
-                if not await self._do(leadership.renew, *self._held, self._seconds):
-                    self._held = None
-            except JournalUnavailable as error:
+                self._epoch, leader = await self._do(leadership.renew, self._place, self._epoch, self._seconds)
+                renewed = time.monotonic()
+            except JournalUnavailable:
                 # The row says that this broker leads, until another one reaches the database.
-                log.warning("the lease is not renewed: %s", error, extra={"action": "lease_not_renewed"})
-        leader = await self._do(leadership.read_leader)
+                if self.stands_by and time.monotonic() - renewed > GIVE_UP_SECONDS:
+                    raise
         raise TakenOver(
             f"another broker leads now ({'unknown' if leader is None else leader.process})",
             "start this one again only if it is to lead",
         )
 
     async def give_back(self) -> None:
-        """Have the next broker lead at once."""
-        if self._held is None:
+        """Have the next broker lead at once, where this one leads."""
+        epoch, self._epoch = self._epoch, None
+        if epoch is None:
             return
-        try:
+        with contextlib.suppress(JournalUnavailable, TimeoutError):  # it ends by itself
             async with asyncio.timeout(GIVE_BACK_SECONDS):
-                await self._do(leadership.give_back, *self._held)
-        except (JournalUnavailable, TimeoutError) as error:
-            log.warning("the lease ends by itself: %s", error, extra={"action": "lease_not_given_back"})
+                await self._do(leadership.give_back, self._place, epoch)
+
+    def release(self) -> None:
+        """Give it back where its broker did not come so far as to lead, outside of a loop."""
+        if self.leads:
+            asyncio.run(self.give_back())
+            self.close()
+
+    def leave(self) -> None:
+        """Have the lease end by itself, at the end of its time."""
+        self._epoch = None
 
     def close(self) -> None:
         """Close its connection."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._engine.dispose()
 
-    def _place(self, addresses: Mapping[str, str]) -> BrokerPlace:
+    def _told(self, addresses: Mapping[str, str]) -> BrokerPlace:
         host = platform.node()
-        reached = {part: address.replace("//*:", f"//{host}:") for part, address in addresses.items()}
         name = self._config.broker.name or f"{host}:{addresses['front'].rpartition(':')[2]}"
-        return BrokerPlace(name, reached["front"], reached["back"], installed_version(), self._process)
+        front, back = (
+            _EVERYWHERE.sub(f"tcp://{host}:", addresses.get(f"{part}.curve", addresses[part])) for part in PARTS_TOLD
+        )
+        return BrokerPlace(name, front, back, installed_version(), self._process)
 
     async def _do(self, work: Callable[..., T], *args: object) -> T:
         def transaction() -> T:
             with journal_errors(), self._engine.begin() as connection:
                 return work(connection, *args)
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
+        try:
+            done = await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
+        except JournalUnavailable as error:
+            if not self._is_away:
+                log.warning("the lease is out of reach: %s", error, extra={"action": "lease_away", "code": error.code})
+            self._is_away = True
+            raise
+        if self._is_away:
+            log.info("the lease is within reach again", extra={"action": "lease_back"})
+        self._is_away = False
+        return done
 
 
 def stand_by(config: Config, only: str | None) -> Lease | None:
@@ -158,15 +194,13 @@ def stand_by(config: Config, only: str | None) -> Lease | None:
         raise ConfigurationError(
             f"the {only} alone can't stand by", "leave --only out, or --standby", code="standby_apart"
         )
+    lease.stands_by = True
     try:
         asyncio.run(_stand_by(config, lease))
-    except BaseException:
-        lease.close()
-        raise
-    if lease.leads:
-        return lease
-    lease.close()
-    return None
+        return lease if lease.leads else None
+    finally:
+        if not lease.leads:
+            lease.close()
 
 
 async def _stand_by(config: Config, lease: Lease) -> None:
@@ -179,14 +213,15 @@ async def _stand_by(config: Config, lease: Lease) -> None:
 
     dispatch = HealthAlone(Health("standby", SystemClock()), failure)
     with stop_signals() as stop, answering(config, list(PARTS), dispatch) as addresses:
+        # The first look tells of a database that can't be used.
+        leader = await lease.take(addresses, at_once=False)
         log.info("standing by", extra={"action": "stands_by"})
         notify(READY, "STATUS=stands by")
-        while not stop.is_set():
-            try:
-                leader = await lease.take(addresses, at_once=False)
-            except JournalUnavailable as error:
-                log.warning("the lease is not seen: %s", error, extra={"action": "lease_not_seen"})
-            if lease.leads:
-                break
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
+        async with alive():
+            while not lease.leads:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
+                if stop.is_set():
+                    return
+                with contextlib.suppress(JournalUnavailable):
+                    leader = await lease.take(addresses, at_once=False)

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, ExitStack
 
 from xbus.backoff import Backoff
 from xbus.clock import Clock, SystemClock
-from xbus.errors import ConnectionLost, Failed, ProtocolError
+from xbus.errors import ConfigurationError, ConnectionLost, Failed, ProtocolError
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.answering import Channels
 from xbus.rpc.codec import Frame
@@ -113,6 +113,7 @@ class Client(OwedCalls):
         self._connect()
 
     def _connect(self) -> None:
+        self.refusal = None
         place = self._places[self._place]
         max_bytes, signs = self._max_message_bytes, self._life_signs
         if place.own is None and place.endpoint.startswith(TCP):
@@ -125,7 +126,6 @@ class Client(OwedCalls):
         """Leave this server for the next one, where there is one: at once, or after a pause where none was reached."""
         if len(self._places) == 1 or self._next is not None or self._is_closed:
             return
-        self._place = (self._place + 1) % len(self._places)
         self._missed += 1
         pause = 0.0 if self._missed < len(self._places) else self._pause.next() * (0.5 + secrets.randbelow(100) / 100)
         self._next = self._loop.call_later(pause, self._connect_next)
@@ -137,7 +137,14 @@ class Client(OwedCalls):
         if self._is_connected:
             self.lost()
         self._next = None
-        self._connect()
+        if self._is_closed:
+            return
+        self._place = (self._place + 1) % len(self._places)
+        try:
+            self._connect()
+        except (ConfigurationError, OSError) as error:
+            log.warning("%s: %s", self.name, error, extra={"action": "connection_impossible"})
+            self._turn_to_next()
 
     def close(self) -> None:
         """Close the connection; unanswered calls fail with ``ConnectionLost``."""
@@ -175,6 +182,10 @@ class Client(OwedCalls):
 
     def connected(self, send: SendFrames) -> None:
         """Send the calls that waited for a connection, and those that are made until it is lost."""
+        if self._next is not None and not self._is_connected:
+            # It was to be left, and is there now.
+            self._next.cancel()
+            self._next = None
         self._is_connected = True
         self._missed = 0
         self._pause.reset()

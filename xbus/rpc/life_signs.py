@@ -36,6 +36,8 @@ NO_SIGNS = LifeSigns()
 def ask_for_life(socket: "zmq.Socket[bytes]", signs: LifeSigns) -> None:
     """Have a socket ask for signs of life; to be called before it connects or binds."""
     socket.set(zmq.HANDSHAKE_IVL, int(signs.handshake_seconds * 1000))
+    # A machine that is gone refuses nothing: the system would wait for two minutes.
+    socket.set(zmq.CONNECT_TIMEOUT, int(signs.handshake_seconds * 1000))
     heartbeat_ms, keepalive_seconds = int(signs.heartbeat_seconds * 1000), signs.keepalive_seconds
     if heartbeat_ms:
         socket.set(zmq.HEARTBEAT_IVL, heartbeat_ms)

@@ -9,8 +9,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from xbus import private_files
@@ -52,6 +52,19 @@ async def keep_alive(seconds: float, environment: Mapping[str, str] = os.environ
         notify(ALIVE, environment=environment)
 
     await every(seconds / 2, tell)
+
+
+@asynccontextmanager
+async def alive() -> AsyncIterator[None]:
+    """Give signs of life within the block, where systemd wants some."""
+    seconds = watchdog_seconds()
+    if seconds is None:
+        yield
+        return
+    async with asyncio.TaskGroup() as beside:
+        telling = beside.create_task(keep_alive(seconds), name="watchdog")
+        yield
+        telling.cancel()
 
 
 def tell_ready(addresses: Mapping[str, str], ready_file: Path | None) -> None:

@@ -124,6 +124,22 @@ async def test_a_key_that_is_allowed_later_gets_in_by_itself(port: Port, connect
     await answered(is_in, "the client connects again")
 
 
+async def test_a_client_that_one_server_refuses_is_heard_by_the_next_one(
+    port: Port, connect: Connect, allowed: KeyPair
+) -> None:
+    refusing = port.address(allowed, server_key=new_pair().public)
+    client = connect(f"{refusing},{port.address(allowed)}")
+
+    async def is_in() -> bool:
+        try:
+            return await client.call("echo", 1, timeout=SECONDS) == 1
+        except Failed as error:
+            assert error.code == "handshake_failed"
+            return False
+
+    await answered(is_in, "the client turns to the next server")
+
+
 async def test_nobody_comes_without_a_key(port: Port, connect: Connect) -> None:
     with pytest.raises(Failed) as refused:
         await connect(port.encrypted).call("echo", 1, timeout=SECONDS)

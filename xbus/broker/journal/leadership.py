@@ -17,7 +17,11 @@ LEAD = "broker"
 """The name of the lease in the table: its holder leads."""
 
 _UNTIL = "clock_timestamp() + make_interval(secs => :seconds)"
-_WAITS_FOR_NO_STANDBY = "SET LOCAL synchronous_commit = local"
+_AT_ONCE = (
+    "SET LOCAL synchronous_commit = local; SET LOCAL lock_timeout = '2s';"
+    " SET LOCAL idle_in_transaction_session_timeout = '2s'"
+)
+"""For transactions that wait for nobody, and keep nobody waiting whose process is frozen or whose machine is gone."""
 
 _NOTE = sa.text(
     "INSERT INTO broker (name, front, back, version, process, looked_at)"
@@ -33,7 +37,9 @@ _TAKE = sa.text(
 )
 _HELD = f"WHERE what = '{LEAD}' AND broker = :name AND epoch = :epoch"
 _RENEW = sa.text(f"UPDATE lease SET until = {_UNTIL} {_HELD} RETURNING epoch")
+_EPOCH = sa.text(f"SELECT epoch FROM lease WHERE what = '{LEAD}'")
 _GIVE_BACK = sa.text(f"UPDATE lease SET broker = NULL, until = clock_timestamp() {_HELD}")
+_FORGET = sa.text("DELETE FROM broker WHERE looked_at < clock_timestamp() - interval '1 day'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,54 +77,69 @@ class KnownBroker(NamedTuple):
     lasts: float | None
 
 
-def take(
-    connection: sa.Connection, broker: BrokerPlace, seconds: float, at_once: bool
-) -> tuple[int | None, BrokerPlace | None]:
+class Looked(NamedTuple):
+    """The lease as a broker found it.
+
+    Args:
+        epoch: by which this broker leads; None where it does not.
+        leader: the broker that leads in its place.
+    """
+
+    epoch: int | None
+    leader: BrokerPlace | None
+
+
+def take(connection: sa.Connection, broker: BrokerPlace, seconds: float, at_once: bool) -> Looked:
     """Note that a broker is there, and have it lead where nobody does.
 
     Args:
         broker: the one that looks.
         seconds: how long it leads without renewing that.
         at_once: whether it leads whoever does so now.
-
-    Returns:
-        The epoch of its lease, or the broker that leads in its place.
     """
-    connection.exec_driver_sql(_WAITS_FOR_NO_STANDBY)
-    _note(connection, broker)
+    connection.exec_driver_sql(_AT_ONCE)
+    connection.execute(_NOTE, asdict(broker))
+    leader = None if at_once else _leader(connection)
+    if leader is not None:
+        return Looked(None, leader)
+    connection.execute(_FORGET)
     values = {"name": broker.name, "seconds": seconds, "at_once": at_once}
     epoch = connection.execute(_TAKE, values).scalar()
-    return epoch, read_leader(connection) if epoch is None else None
+    return Looked(epoch, _leader(connection) if epoch is None else None)
 
 
-def renew(connection: sa.Connection, broker: BrokerPlace, epoch: int, seconds: float) -> bool:
-    """Have a broker lead on; false where another one leads by now."""
-    connection.exec_driver_sql(_WAITS_FOR_NO_STANDBY)
-    _note(connection, broker)
+def renew(connection: sa.Connection, broker: BrokerPlace, epoch: int, seconds: float) -> Looked:
+    """Have a broker lead on, unless another one leads by now.
+
+    Where the database went back to a state before its lease, as in a fail-over, it takes the lease again: the table
+    ``writer`` tells whether it may write.
+    """
+    connection.exec_driver_sql(_AT_ONCE)
+    connection.execute(_NOTE, asdict(broker))
     values = {"name": broker.name, "epoch": epoch, "seconds": seconds}
-    return connection.execute(_RENEW, values).scalar() is not None
+    if connection.execute(_RENEW, values).scalar() is not None:
+        return Looked(epoch, None)
+    if (connection.execute(_EPOCH).scalar() or 0) < epoch:
+        return take(connection, broker, seconds, at_once=True)
+    return Looked(None, _leader(connection))
 
 
 def give_back(connection: sa.Connection, broker: BrokerPlace, epoch: int) -> None:
     """End a lease, so that the next broker need not wait for its end."""
-    connection.exec_driver_sql(_WAITS_FOR_NO_STANDBY)
+    connection.exec_driver_sql(_AT_ONCE)
     connection.execute(_GIVE_BACK, {"name": broker.name, "epoch": epoch})
-
-
-def read_leader(connection: sa.Connection) -> BrokerPlace | None:
-    """Read which broker leads; None where none does."""
-    return next((known.place for known in read_brokers(connection) if known.epoch is not None), None)
 
 
 def read_brokers(connection: sa.Connection) -> list[KnownBroker]:
     """Read all brokers of the journal, the leader first."""
     broker, lease = model.broker.c, model.lease.c
-    now = sa.func.now(type_=lease.until.type)
+    # The moment of the statement: that of its transaction may lie before the end of a lease.
+    now = sa.func.now() if connection.dialect.name == "sqlite" else sa.func.clock_timestamp()
     rows = connection.execute(
         sa.select(broker.name, broker.front, broker.back, broker.version, broker.process)
-        .add_columns(broker.looked_at, lease.epoch, lease.until, now)
+        .add_columns(broker.looked_at, lease.epoch, lease.until, sa.type_coerce(now, lease.until.type))
         .outerjoin(model.lease, sa.and_(lease.broker == broker.name, lease.what == LEAD))
-        .order_by(lease.epoch, broker.name)
+        .order_by(lease.epoch.is_(None), broker.name)
     )
     return [
         KnownBroker(BrokerPlace(*place), _seconds(now, looked_at), epoch, until and _seconds(until, now))
@@ -130,5 +151,6 @@ def _seconds(later: datetime, earlier: datetime) -> float:
     return (later - earlier).total_seconds()
 
 
-def _note(connection: sa.Connection, broker: BrokerPlace) -> None:
-    connection.execute(_NOTE, asdict(broker))
+def _leader(connection: sa.Connection) -> BrokerPlace | None:
+    leading = (known.place for known in read_brokers(connection) if known.lasts is not None and known.lasts > 0)
+    return next(leading, None)

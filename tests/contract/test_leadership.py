@@ -1,0 +1,96 @@
+"""The lease of the brokers of one journal on PostgreSQL."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.database.connection import connected
+from xbus.broker.journal.database.engine import create_engine
+from xbus.broker.journal.leadership import BrokerPlace, Looked, give_back, read_brokers, renew, take
+
+A, B = (BrokerPlace(name, f"tcp://{name}:1984", f"tcp://{name}:4891", "0.3.0", f"process 1 on {name}") for name in "ab")
+LONG, SHORT = 1000.0, 0.05
+
+
+@pytest.fixture
+def engine(postgres_url: str) -> Iterator[sa.Engine]:
+    made = create_engine(postgres_url)
+    yield made
+    made.dispose()
+
+
+def look(engine: sa.Engine, broker: BrokerPlace, seconds: float = LONG, *, at_once: bool = False) -> Looked:
+    with engine.begin() as connection:
+        return take(connection, broker, seconds, at_once)
+
+
+def test_one_leads_and_others_are_told_who(engine: sa.Engine) -> None:
+    assert look(engine, A) == (1, None)
+    assert look(engine, B) == (None, A)
+    with engine.begin() as connection:
+        assert renew(connection, A, 1, LONG) == (1, None)
+        leader, other = read_brokers(connection)
+    assert (leader.place, leader.epoch, other.place, other.epoch, other.lasts) == (A, 1, B, None, None)
+    assert leader.lasts is not None
+    assert 0 <= leader.looked < LONG / 2 < leader.lasts <= LONG
+
+
+def test_a_lease_that_is_over_is_taken_and_its_holder_learns_that(engine: sa.Engine) -> None:
+    look(engine, A, SHORT)
+    time.sleep(2 * SHORT)
+    assert look(engine, B) == (2, None)
+    with engine.begin() as connection:
+        assert renew(connection, A, 1, LONG) == (None, B)
+
+
+def test_a_lease_that_was_given_back_is_free(engine: sa.Engine) -> None:
+    look(engine, A)
+    with engine.begin() as connection:
+        give_back(connection, B, 1)
+    assert look(engine, B) == (None, A)
+    with engine.begin() as connection:
+        give_back(connection, A, 1)
+    assert look(engine, B) == (2, None)
+
+
+def test_who_takes_it_at_once_ends_the_leader(engine: sa.Engine) -> None:
+    look(engine, A)
+    assert look(engine, B, at_once=True) == (2, None)
+    with engine.begin() as connection:
+        assert renew(connection, A, 1, LONG) == (None, B)
+
+
+@pytest.mark.parametrize("row", ["older", "missing"])
+def test_a_leader_leads_on_where_the_database_went_back(engine: sa.Engine, row: str) -> None:
+    """Whether it may write is up to the table of writers, which tells of what was lost."""
+    look(engine, B)
+    look(engine, A, at_once=True)
+    with engine.begin() as connection:
+        connection.execute(
+            sa.delete(model.lease) if row == "missing" else sa.update(model.lease).values(broker="b", epoch=1)
+        )
+        epoch, leader = renew(connection, A, 2, LONG)
+    assert (epoch is not None, leader) == (True, None)
+    assert look(engine, B) == (None, A)
+
+
+def test_nobody_waits_for_a_process_that_is_frozen_amid_a_renewal(engine: sa.Engine, postgres_url: str) -> None:
+    look(engine, A)
+    with connected(postgres_url) as frozen, frozen.begin():
+        frozen.execute(sa.select(model.lease).with_for_update())
+        # One that only looks needs no lock.
+        assert look(engine, B) == (None, A)
+        with pytest.raises(sa.exc.OperationalError, match="lock timeout"), engine.begin() as connection:
+            renew(connection, A, 1, LONG)
+
+
+def test_brokers_that_are_gone_for_a_day_are_forgotten(engine: sa.Engine) -> None:
+    look(engine, A)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE broker SET looked_at = looked_at - interval '25 hours'"))
+    look(engine, B, at_once=True)
+    with engine.begin() as connection:
+        assert [known.place for known in read_brokers(connection)] == [B]
