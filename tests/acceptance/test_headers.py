@@ -133,7 +133,8 @@ async def test_consumers_see_headers(database_url: str, start_daemon: StartDaemo
     await deliver(later)
     assert later.seen == WANTED
     if through:
-        assert worker.seen == 2 * WANTED
+        # It has one event at a time, and small envelopes ahead of the rest of one that goes alone.
+        assert sorted(worker.seen, key=repr) == sorted(2 * WANTED, key=repr)
 
 
 async def test_of_an_event_with_an_immediate_reply(sqlite_url: str, start_daemon: StartDaemon) -> None:

@@ -151,7 +151,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     [
         ("zmq", "frontsokcet = tcp://*:1984", "'frontsokcet' is no option of [zmq]", "there are b2fsocket, backsocket"),
         ("front", "max_item_bytes = lots", "[front] max_item_bytes: 'lots' is not a whole number", "correct it"),
-        ("frnt", "", "'frnt' is no section", "there are alerts, back, curve, daemon"),
+        ("frnt", "", "'frnt' is no section", "there are alerts, back, broker, curve, daemon"),
         ("logging", "configfile = nothing.ini", "[logging] configfile: ", "leave the option out"),
     ],
 )

@@ -124,7 +124,7 @@ async def call_broker(address: str, seconds: float, verb: str, *args: Value) -> 
         except Failed as error:
             if error.code not in (NOT_LEADING, ConnectionLost.default_code):
                 raise
-    await _check_reachable(last.endpoint, deadline - time.monotonic())
+    await _check_reachable(last.endpoint, deadline - time.monotonic() if others else seconds)
     return await _call_one(last, address, deadline - time.monotonic(), verb, args)
 
 

@@ -1,5 +1,6 @@
 """The calls for envelopes that need more than one of each consumer: by workers, with traces, and votes that differ."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -67,6 +68,8 @@ class BundleWorkers:
         self._context = context
         self._results = results
         self._clock = clock
+        self._turns: set[asyncio.Lock] = set()
+        """The turns of the envelopes that are at workers in bundles."""
 
     def way(self, graph_ids: Sequence[int], service: str) -> tuple[str, ...] | None:
         """The worker services that all events of some graphs pass, in order, before they reach a consumer service.
@@ -99,6 +102,9 @@ class BundleWorkers:
                 made = await self._transform([call.bundle[place] for place in places], party.recipients)
                 for place, each in zip(places, made, strict=True):
                     call.made[place] = each
+                if made.count(BundleStatus.NOT_BEGUN) == len(made):
+                    # A worker that begins nothing is not asked for ever.
+                    call.made[places[0]] = BundleStatus.GOES_ALONE
                 begun, has_failed = len(made) - made.count(BundleStatus.NOT_BEGUN), BundleStatus.GOES_ALONE in made
                 party.worker_size.learn(begun, self._clock.monotonic() - began, has_failed=has_failed)
                 party.take_made()
@@ -141,8 +147,8 @@ class BundleWorkers:
         if not way:
             return [BundleStatus.GOES_ALONE] * len(bundle) if way is None else list(bundle)
         turns = [self._context.turn(small.envelope.id) for small in bundle]
-        # Where a run for another role is under way, that of this role follows it.
-        are_free = [not turn.locked() for turn in turns]
+        # Where a run for another role is under way, that of this role follows it. Another bundle is waited for.
+        are_free = [turn in self._turns or not turn.locked() for turn in turns]
         pairs = zip(bundle, are_free, strict=True)
         made: list[SmallEnvelope | BundleStatus] = [
             small if is_free else BundleStatus.GOES_ALONE for small, is_free in pairs
@@ -150,6 +156,8 @@ class BundleWorkers:
         async with AsyncExitStack() as held:
             for turn in compress(turns, are_free):
                 await held.enter_async_context(turn)
+                self._turns.add(turn)
+                held.callback(self._turns.discard, turn)
             for service in way:
                 going = [each for each in made if isinstance(each, SmallEnvelope)]
                 if going:

@@ -280,8 +280,7 @@ class GroupDelivery:
 
     def _forget(self, party: BundleParty, recipient: ServedRole) -> None:
         self._ways.clear()
-        others = [each for each in self.parties_of.pop(recipient, ()) if each is not party]
-        if others:
+        if others := [each for each in self.parties_of.pop(recipient, ()) if each is not party]:
             self.parties_of[recipient] = others
 
     def all_parties(self) -> Collection[BundleParty]:
@@ -299,9 +298,7 @@ class GroupDelivery:
         if party.by_workers:
             self._go_to_workers(party)
         while party.parts and party.turn is None:
-            if party.out and party.at_work >= max(1, party.takers):
-                return
-            if not self._may_go(party):
+            if (party.out and party.at_work >= max(1, party.takers)) or not self._may_go(party):
                 return
             instances: dict[RecipientProxy, ServedRole] = {}
             goes_alone = False
@@ -314,13 +311,13 @@ class GroupDelivery:
                 # A program that came since they were added may do less than those of before.
                 if not instance.abilities.bundles or (len(party.recipients) > 1 and instance.abilities.prepares <= 0):
                     goes_alone = True
-            slots = dict.fromkeys(instances, 1)
-            call = self._take(party, instances, slots) if len(instances) == len(party.recipients) else None
+            is_whole = len(instances) == len(party.recipients)
+            call = self._take(party, instances, dict.fromkeys(instances, 1)) if is_whole else None
             if call is None:
                 for each in instances:
                     self._slots.free(each)
                 # Somebody else has a slot or a key, and gives it to whoever stands in line.
-                if len(instances) < len(party.recipients) or not party.out:
+                if not is_whole or not party.out:
                     party.turn = self._begin(party, self._wait_for_turn(party))
                 return
             if goes_alone or (party.by_workers and call.parts[0].goes_alone):
@@ -329,6 +326,8 @@ class GroupDelivery:
                 self._note(call, None)
             else:
                 self._hand_over(call)
+            if party.by_workers:
+                self._go_to_workers(party)
 
     def _go_to_workers(self, party: BundleParty) -> None:
         """Have workers transform what comes next, while the consumers have what is before it."""
@@ -360,6 +359,7 @@ class GroupDelivery:
                 party.turn = self._begin(party, self._bring_apart(party))
             party.note_change()
             if party.apart or not party.parts:
+                self._forget_if_over(party)
                 return False
         if is_reserved:
             return True
@@ -674,8 +674,7 @@ class GroupDelivery:
         self._is_finishing = True
         self._ways.clear()
         parties = dict.fromkeys((*self.all_parties(), *self._left))
-        tasks = [party.turn for party in parties if party.turn is not None]
-        tasks += [call.task for party in parties for call in party.at_workers if call.task is not None]
+        tasks = [task for party in parties for task in (party.turn, *[call.task for call in party.at_workers]) if task]
         for party in parties:
             self._outcomes.leave_parts(party.recipients, party.take_all())
             for part, recipients in party.apart:

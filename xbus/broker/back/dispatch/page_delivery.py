@@ -222,7 +222,8 @@ class PageDelivery:
         return True
 
     def _alone(self, recipient: ServedRole) -> BundleParty | None:
-        return next((party for party in self._groups.parties_of.get(recipient, ()) if len(party.recipients) == 1), None)
+        parties = self._groups.parties_of.get(recipient, ())
+        return next((party for party in parties if len(party.recipients) == 1 and not party.is_closing), None)
 
     async def _others_emptied(self, recipient: ServedRole, party: BundleParty | None) -> None:
         """Wait until nothing waits for a consumer in any party but one."""

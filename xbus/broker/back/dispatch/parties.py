@@ -312,8 +312,11 @@ class BundleParty:
         self.parts = sorted([*parts, *self.parts], key=lambda part: part.positions[-1])
 
     def take_all(self) -> list[Part]:
-        """Take all that waits."""
+        """Take all that waits; workers have it for nobody then."""
         taken = self.all_parts()
+        for call in self.at_workers:
+            if call.task is not None:
+                call.task.cancel()
         self.parts, self.raw, self.at_workers = [], [], []
         self.note_change()
         return taken

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from tests.support.back import Broker, running
 from tests.support.bundles import FAILS, NOT_BEGUN, TOO_OLD, Wire, bundles, by_item, letters, until_states
 from tests.support.recipients import BUNDLES, GOES_ON, LOST, VOTES, ScriptedClient
+from tests.support.waiting import answered
 from tests.unit.broker.back.dispatch.bundles.test_bundles import settle
 from tests.unit.broker.back.dispatch.bundles.test_votes import calls, failures, prepared, settled
 from tests.unit.broker.back.dispatch.bundles.test_workers import upper, upper_but
@@ -105,7 +106,7 @@ async def test_what_fails_at_one_comes_to_it_again_alone(journal: Journal) -> No
         await broker.until(lambda: letters(broker) == "_AB")
         await settle()
         assert (committed(broker, "store_1"), committed(broker, "store_2")) == (2, 3)
-        assert await failures(broker) == [("store_1", "recipient_failed")]
+        assert await answered(lambda: failures(broker), "it is told") == [("store_1", "recipient_failed")]
 
 
 @pytest.mark.parametrize("answer", [TOO_OLD, FAILS, "nonsense"])
