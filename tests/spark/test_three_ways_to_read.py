@@ -92,11 +92,12 @@ def test_a_reader_a_role_and_spark_get_the_same(
     objects = tmp_path / "objects"
     options = {"journal": {"objects": objects, "large_bytes": LEAST_LARGE}}
     log = SparkLog(start_daemon(database_url, options), spark)
-    receipts = []
+    receipts, empty = [], 0
     for number in range(10):
         type_name = "notes" if number % 5 == 3 else "orders"
         sizes = (2 + number, 0, 5)[: 1 + number % 3]
         events = [[b"%d/%d/%d" % (number, event, index) for index in range(size)] for event, size in enumerate(sizes)]
+        empty += events.count([]) if type_name == "orders" else 0
         if number == LARGE:
             events.append([b"large" * LEAST_LARGE])
         receipts.append(log.emit(*events, type_name=type_name))
@@ -109,7 +110,8 @@ def test_a_reader_a_role_and_spark_get_the_same(
     assert by_reader(log, total) == expected
     assert by_role(log, len(receipts)) == expected
     with reading(database_url) as connection:
-        assert list_readers(connection, "billing")[0].lag == 0
+        # The reader stops at the last item. Empty events may lie behind that, where they end a range.
+        assert list_readers(connection, "billing")[0].lag <= empty
 
     rest = len(log.read(**{"from": FIRST}).collect())
     log.archive(tmp_path / "archive", until=len(receipts))
