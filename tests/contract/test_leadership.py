@@ -41,6 +41,8 @@ def test_one_leads_and_others_are_told_who(engine: sa.Engine) -> None:
 def test_a_lease_that_is_over_is_taken_and_its_holder_learns_that(engine: sa.Engine) -> None:
     look(engine, A, SHORT)
     time.sleep(2 * SHORT)
+    with engine.begin() as connection:
+        assert [known.leads for known in read_brokers(connection)] == [False]
     assert look(engine, B) == (2, None)
     with engine.begin() as connection:
         assert renew(connection, A, 1, LONG) == (None, B)
@@ -91,6 +93,7 @@ def test_brokers_that_are_gone_for_a_day_are_forgotten(engine: sa.Engine) -> Non
     look(engine, A)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE broker SET looked_at = looked_at - interval '25 hours'"))
+        assert [known.is_gone for known in read_brokers(connection)] == [True]
     look(engine, B, at_once=True)
     with engine.begin() as connection:
         assert [known.place for known in read_brokers(connection)] == [B]

@@ -23,7 +23,7 @@ def list_(bus: CommandBus, output: Output = shown("broker")) -> None:
     rows = [
         {
             name_column("NAME"): each.place.name,
-            "DOES": "leads" if each.epoch is not None else "stands by",
+            "DOES": "leads" if each.leads else "is gone" if each.is_gone else "stands by",
             "LOOKED": f"{each.looked:.1f} s ago",
             "FRONT": each.place.front,
             "BACK": each.place.back,
@@ -37,7 +37,7 @@ def list_(bus: CommandBus, output: Output = shown("broker")) -> None:
 def _json(broker: KnownBroker) -> JsonObject:
     return {
         "broker": broker.place.name,
-        "leads": broker.epoch is not None,
+        "leads": broker.leads,
         "epoch": broker.epoch,
         "lease_seconds": broker.lasts,
         "looked_seconds": broker.looked,

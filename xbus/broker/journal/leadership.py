@@ -16,6 +16,9 @@ from xbus import model
 LEAD = "broker"
 """The name of the lease in the table: its holder leads."""
 
+GONE_SECONDS = 10.0
+"""Seconds behind a look after which the next one is missing; they are half a second to a third of a lease apart."""
+
 _UNTIL = "clock_timestamp() + make_interval(secs => :seconds)"
 _AT_ONCE = (
     "SET LOCAL synchronous_commit = local; SET LOCAL lock_timeout = '2s';"
@@ -75,6 +78,16 @@ class KnownBroker(NamedTuple):
     looked: float
     epoch: int | None
     lasts: float | None
+
+    @property
+    def leads(self) -> bool:
+        """True where its lease is not over."""
+        return self.lasts is not None and self.lasts > 0
+
+    @property
+    def is_gone(self) -> bool:
+        """True where it has not looked for long, and so does not run."""
+        return self.looked > GONE_SECONDS
 
 
 class Looked(NamedTuple):
@@ -152,5 +165,4 @@ def _seconds(later: datetime, earlier: datetime) -> float:
 
 
 def _leader(connection: sa.Connection) -> BrokerPlace | None:
-    leading = (known.place for known in read_brokers(connection) if known.lasts is not None and known.lasts > 0)
-    return next(leading, None)
+    return next((known.place for known in read_brokers(connection) if known.leads), None)
