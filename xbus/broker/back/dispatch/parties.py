@@ -188,6 +188,9 @@ class BundleParty:
         ahead = [len(part.positions) for part in self.parts] + [len(call.bundle) for call in self.at_workers]
         if not self.raw or sum(ahead) >= self.most or len(self.at_workers) >= max(1, self.takers):
             return None
+        # Workers may make much more of an envelope than it was.
+        if sum([part.size for part in self.parts]) > MAX_WAITING_BYTES:
+            return None
         going, staying = _cut(self.raw, self.worker_size.envelopes)
         if not self.is_within_reach(going[-1].positions[-1]):
             return None

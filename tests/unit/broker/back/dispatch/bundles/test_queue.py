@@ -273,6 +273,17 @@ def test_what_goes_alone_is_taken_without_others_in_its_turn() -> None:
     ]
 
 
+def test_workers_rest_while_much_of_what_they_made_waits() -> None:
+    """They may make large envelopes of small ones."""
+    party, (call,) = at_workers(1)
+    call.made = [small(1, MAX_WAITING_BYTES + 1)]
+    party.take_made()
+    party.add(PagePart.of([small(2)]))
+    assert party.next_to_workers() is None
+    party.take()
+    assert party.next_to_workers() is not None
+
+
 def test_all_that_waits_is_left_as_it_was_sent_or_made() -> None:
     party, (first, _) = at_workers(2, 1)
     party.add(PagePart.of([small(4)]))
