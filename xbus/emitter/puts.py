@@ -156,6 +156,8 @@ class Puts:
         if not self._is_due:
             self._is_due = True
             self._turn.at_end(self._send)
+        elif len(self._receipts) % MOST_ENVELOPES == 0:
+            self._drop_unwanted()
         return receipt
 
     def failure(self, receipt: "asyncio.Future[Receipt]") -> CallError | None:
@@ -188,10 +190,9 @@ class Puts:
                 if self._room is None:
                     self._room = self._loop.create_task(self._send_with_room(), name="xbus emitter waits for room")
                 return
+            if True in map(_IS_DONE, self._receipts):
+                self._drop_unwanted()
             puts, receipts, self._waiting, self._receipts = self._waiting, self._receipts, [], []
-            if True in map(_IS_DONE, receipts):
-                are_wanted = [not receipt.done() for receipt in receipts]
-                puts, receipts = [*compress(puts, are_wanted)], [*compress(receipts, are_wanted)]
             size = sum(map(len, map(_DATA, puts)))
             if len(puts) > MOST_ENVELOPES or size > MOST_BYTES:
                 sizes = [*accumulate(map(len, map(_DATA, puts[:MOST_ENVELOPES])))]
@@ -201,6 +202,12 @@ class Puts:
             if puts:
                 self._ask(_PutMessage(self._entries(puts), receipts, size, self._context.clock.monotonic()))
         self._is_due = len(self._out) >= MESSAGES_OUT
+
+    def _drop_unwanted(self) -> None:
+        """Drop the puts that nobody waits for any more."""
+        are_wanted = [not receipt.done() for receipt in self._receipts]
+        self._waiting = [*compress(self._waiting, are_wanted)]
+        self._receipts = [*compress(self._receipts, are_wanted)]
 
     def _ask(self, message: _PutMessage) -> None:
         self._out.add(message)

@@ -1,6 +1,7 @@
 """Envelopes that are put together: what one more of them costs, and when they go."""
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
@@ -12,7 +13,7 @@ from xbus.clock import SystemClock
 from xbus.emitter.context import EmitterContext
 from xbus.emitter.envelope import NO_OPTIONS
 from xbus.emitter.options import Options
-from xbus.emitter.puts import MESSAGES_OUT
+from xbus.emitter.puts import MESSAGES_OUT, MOST_ENVELOPES
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import FrontLimits
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused
@@ -108,6 +109,20 @@ async def test_with_a_full_window_they_wait_for_room_and_go_together(
     context.window.give(100)
     assert [receipt.position for receipt in await asyncio.gather(*receipts)] == [1, 2, 3]
     assert front.messages == [3]
+
+
+async def test_puts_that_nobody_waits_for_are_not_kept_while_the_window_is_full(context: EmitterContext) -> None:
+    context.window.take(100)
+    kept, given_up = put(context), []
+    await asyncio.sleep(0)
+    for _ in range(4 * MOST_ENVELOPES):
+        receipt = put(context)
+        receipt.cancel()
+        given_up.append(weakref.ref(receipt))
+    del receipt
+    assert len([each for each in given_up if each() is not None]) <= MOST_ENVELOPES
+    context.window.give(100)
+    assert (await kept).position == 1
 
 
 async def test_one_task_waits_for_room_however_many_answers_come(context: EmitterContext, front: TakingFront) -> None:
