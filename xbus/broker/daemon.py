@@ -259,6 +259,7 @@ async def _leading(lease: Lease | None, addresses: Mapping[str, str], last_resor
     if lease is None:
         yield
         return
+    end: BaseException | None = None
     try:
         await lease.take(addresses, at_once=True)
         async with asyncio.TaskGroup() as beside:
@@ -268,10 +269,14 @@ async def _leading(lease: Lease | None, addresses: Mapping[str, str], last_resor
     except BaseExceptionGroup as group:
         if isinstance(_fenced(group), WentBack):
             lease.leave()  # the loss is noted meanwhile, before another broker reads the journal
-        raise
+        end, *others = group.exceptions
+        if others:
+            raise
     finally:
         await lease.give_back()
         lease.close()
+    if end is not None:
+        raise end  # as it is without a lease
 
 
 async def _keep(lease: Lease, last_resort: _LastResort) -> None:

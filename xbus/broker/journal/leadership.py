@@ -17,7 +17,7 @@ LEAD = "broker"
 """The name of the lease in the table: its holder leads."""
 
 GONE_SECONDS = 10.0
-"""Seconds behind a look after which the next one is missing; they are half a second to a third of a lease apart."""
+"""A broker that has not looked for so many seconds does not run."""
 
 _UNTIL = "clock_timestamp() + make_interval(secs => :seconds)"
 _AT_ONCE = (
