@@ -143,6 +143,7 @@ async def test_the_outcome_is_told_in_a_turn_so_that_the_answer_goes_at_its_end(
 
 
 async def test_who_raises_at_an_outcome_leaves_the_others_alone_and_a_closed_thread_keeps_nothing() -> None:
+    gc.collect()  # earlier tests may have left descriptors that go meanwhile
     before = len(os.listdir("/proc/self/fd"))
     desk = AuthorThread("author")
     told: list[Any] = []
@@ -152,7 +153,7 @@ async def test_who_raises_at_an_outcome_leaves_the_others_alone_and_a_closed_thr
     assert await good == "good"
     assert told == ["list index out of range"]
     desk.close()
-    await until(lambda: len(os.listdir("/proc/self/fd")) == before)
+    await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
 async def test_a_closed_thread_carries_out_its_jobs_and_tells_each_outcome_once() -> None:
