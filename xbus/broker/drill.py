@@ -6,12 +6,11 @@ database by mistake.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.health_verbs import HealthAlone, answering
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.log.reading import read_head
@@ -21,11 +20,6 @@ from xbus.clock import SystemClock
 from xbus.config import Config
 from xbus.ending import STOPPED
 from xbus.errors import Failed
-from xbus.rpc.codec import Key, Value
-from xbus.rpc.context import new_context
-from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.guard import ServerLimits
-from xbus.rpc.server import Server
 from xbus.supervision.health import Health
 from xbus.system.service_manager import stop_signals, tell_ready
 
@@ -36,26 +30,6 @@ PROBLEM = "drill"
 
 CAUSE = "this broker was started with --drill: it delivers nothing and takes nothing"
 NEXT_STEP = "look at its journal with the xbus commands; start it without --drill to have it serve"
-
-MAX_MESSAGE_BYTES = 1024 * 1024
-
-
-class HealthAlone(Dispatch):
-    """Serves the verbs of health, and fails every other call.
-
-    Args:
-        health: what they tell.
-        failure: makes the error of another call.
-    """
-
-    def __init__(self, health: Health, failure: Callable[[], Failed]) -> None:
-        super().__init__(HealthVerbs(health))
-        self._failure = failure
-
-    def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
-        if name not in self.verbs:
-            raise self._failure()
-        return super().call(name, args, kwargs)
 
 
 def run(config: Config, *, only: str | None, ready_file: Path | None) -> int:
@@ -94,25 +68,3 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None) 
     with stop_signals() as stop, answering(config, names, HealthAlone(health, failure)) as taken:
         tell_ready(taken, ready_file)
         await stop.wait()
-
-
-@contextmanager
-def answering(config: Config, names: Sequence[str], dispatch: Dispatch) -> Iterator[dict[str, str]]:
-    """Answer calls at the plain addresses of a broker, without one; gives the addresses that were taken, by part.
-
-    Raises:
-        XbusError: a port is taken.
-    """
-    context = new_context()
-    addresses = {"front": config.zmq.frontsocket, "back": config.zmq.backsocket}
-    limits = ServerLimits(max_message_bytes=MAX_MESSAGE_BYTES)
-    servers = {name: Server(context, dispatch, name=name, limits=limits, clock=SystemClock()) for name in names}
-    try:
-        taken = {name: server.bind(addresses[name]) for name, server in servers.items()}
-        for server in servers.values():
-            server.start()
-        yield taken
-    finally:
-        for server in servers.values():
-            server.close()
-        context.destroy(linger=0)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from xbus.broker.drill import HealthAlone, answering
+from xbus.broker.health_verbs import HealthAlone, answering
 from xbus.broker.journal import leadership
 from xbus.broker.journal.commit.committer import this_holder
 from xbus.broker.journal.database.engine import create_engine, journal_errors
@@ -41,7 +41,6 @@ GIVE_UP_SECONDS = 30.0
 GIVE_BACK_SECONDS = 2.0
 """How long a broker that ends tries to give its lease back; the database may be away."""
 
-PARTS_TOLD = ("front", "back")
 _EVERYWHERE = re.compile(r"^tcp://(\*|0\.0\.0\.0|\[::\]):")
 """The beginning of an address on all networks of a machine."""
 
@@ -150,7 +149,8 @@ class Lease:
         host = platform.node()
         name = self._config.broker.name or f"{host}:{addresses['front'].rpartition(':')[2]}"
         front, back = (
-            _EVERYWHERE.sub(f"tcp://{host}:", addresses.get(f"{part}.curve", addresses[part])) for part in PARTS_TOLD
+            _EVERYWHERE.sub(f"tcp://{host}:", addresses.get(f"{part}.curve", addresses[part]))
+            for part in ("front", "back")
         )
         return BrokerPlace(name, front, back, installed_version(), self._process)
 
