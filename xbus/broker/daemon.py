@@ -235,7 +235,7 @@ async def _serve(
             with last_resort.at_death(), stop_signals() as stop:
                 tasks.create_task(mishaps.watch(), name="callbacks")
                 tasks.create_task(_unfenced(journal, last_resort), name="journal")
-                _tell_people(tasks, journal, health, loss_files, alerts)
+                _begin_background(tasks, journal, health, loss_files, alerts)
                 await _start(parts, configuration, tasks, loss_files.take_over)
                 encryption.start()
                 _be_quick(config, journal, tasks)
@@ -287,7 +287,7 @@ async def _keep(lease: Lease, last_resort: _LastResort) -> None:
         raise
 
 
-def _tell_people(
+def _begin_background(
     tasks: asyncio.TaskGroup, journal: Journal, health: Health, loss_files: LossFiles, alerts: Alerts
 ) -> None:
     tasks.create_task(tell_outages(journal, health), name="outages")
