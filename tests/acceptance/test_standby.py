@@ -129,15 +129,23 @@ def test_one_that_is_stopped_hands_over_and_stands_by_when_it_comes_back(pair: t
     works(first)
 
 
-def test_a_leader_that_was_frozen_ends_when_it_wakes_up(pair: tuple[Daemon, Daemon]) -> None:
+async def test_a_leader_that_was_frozen_ends_when_it_wakes_up(pair: tuple[Daemon, Daemon]) -> None:
+    """Its programs have turned to the other one meanwhile, though the system keeps their connections."""
     first, second = pair
-    first.process.signal(signal.SIGSTOP)
-    try:
-        second.wait_ready()
-    finally:
-        first.process.signal(signal.SIGCONT)
-    assert first.process.wait() == STARTS_ANEW
-    works(second)
+    front, back = (",".join(address_of(daemon, part) for daemon in pair) for part in ("front", "back"))
+    notes = Notes()
+    async with serving(first, "c_1", notes, back=back), AsyncEmitter(front, "emitter_1", PASSWORD) as emitter:
+        await emitter.put("test_event", ["before"])
+        await eventually(lambda: notes.items == ["before"], "the first one delivers")
+        first.process.signal(signal.SIGSTOP)
+        try:
+            await emitter.put("test_event", ["meanwhile"], key="meanwhile")
+            await eventually(lambda: "meanwhile" in notes.items, "the second one delivers")
+        finally:
+            first.process.signal(signal.SIGCONT)
+        assert await asyncio.to_thread(first.process.wait) == STARTS_ANEW
+        await emitter.put("test_event", ["after"])
+        await eventually(lambda: "after" in notes.items, "the second one goes on")
 
 
 def test_one_that_stands_by_is_stopped_like_any_other(pair: tuple[Daemon, Daemon]) -> None:

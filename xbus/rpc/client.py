@@ -5,25 +5,18 @@ import logging
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import replace
+from functools import partial
 
 from xbus.backoff import Backoff
 from xbus.clock import Clock, SystemClock
-from xbus.errors import ConfigurationError, ConnectionLost, Failed, ProtocolError
+from xbus.errors import CallError, ConfigurationError, ConnectionLost, Failed, ProtocolError
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.answering import Channels
-from xbus.rpc.codec import Frame
+from xbus.rpc.codec import Frame, Value
 from xbus.rpc.context import Context, new_context
 from xbus.rpc.curve import BrokerAddress, parse_addresses, shown
-from xbus.rpc.dealers import (
-    RECONNECT_MOST_MS,
-    RECONNECT_MS,
-    ConnectionRefusal,
-    Dealer,
-    LibzmqDealer,
-    PlainDealer,
-    SendFrames,
-    way_to,
-)
+from xbus.rpc.dealers import ConnectionRefusal, Dealer, LibzmqDealer, PlainDealer, SendFrames, way_to
 from xbus.rpc.frames import CHANNEL_CALL_FRAMES, decode_reply
 from xbus.rpc.life_signs import NO_SIGNS, LifeSigns
 from xbus.rpc.owed_calls import OwedCalls
@@ -38,11 +31,27 @@ IPC = "ipc://"
 NOT_LEADING = "not_leading"
 """The code of a broker that stands by: another one leads."""
 
+ROUND_SECONDS = 0.1
+LONGEST_ROUND_SECONDS = 0.5
+"""The pause between two rounds of all addresses doubles up to the second. A shorter one finds the next leader sooner,
+and costs brokers that stand by more connections."""
+
+PLAIN_LIFE_SECONDS = 0.75
+"""Seconds between signs of life of one server among several: a frozen one is left a little later than its lease ends
+(``[broker] lease``, 3 s)."""
+
+LIBZMQ_LIFE_SECONDS = 2.0
+"""The same of a server that libzmq calls. That hears a large message only at its end, so a slow line needs the time."""
+
+HANDSHAKE_SECONDS = 1.5
+"""Seconds that one server among several has to take a connection: the system takes it for one that is frozen."""
+
 
 class Client(OwedCalls):
     """Calls the verbs of one server, or of the one that leads among several.
 
-    With several addresses it turns to the next one where a server can't be reached, is lost, or stands by.
+    With several addresses it turns to the next one where a server can't be reached, is lost, silent, or stands by. It asks
+    each one first whether it leads: calls wait for the one that does.
 
     A client connects anew by itself, but no call outlives the connection that it was made for: when that is lost every
     unanswered call fails, and none of them reaches the next server. The server may call back over the same connection,
@@ -75,11 +84,14 @@ class Client(OwedCalls):
         self._dealer: Dealer | None = None
         self._places: Sequence[BrokerAddress] = ()
         self._place = 0
-        self._pause = Backoff(RECONNECT_MS / 1000, RECONNECT_MOST_MS / 1000)
+        self._pause = Backoff(ROUND_SECONDS, LONGEST_ROUND_SECONDS)
         self._missed = 0
-        """How many servers could not be reached since one was."""
+        """How many servers have been left since one led."""
         self._next: asyncio.TimerHandle | None = None
         self._is_connected = False
+        """Whether calls are sent to a server, which leads."""
+        self._asked: int | None = None
+        """The number of the call by which a server is asked whether it leads."""
         self._is_closed = False
         self._watch = watch_of_clients()
         self.turn = LoopTurn() if self._watch is None else self._watch.turn
@@ -116,14 +128,18 @@ class Client(OwedCalls):
         self.refusal = None
         place = self._places[self._place]
         max_bytes, signs = self._max_message_bytes, self._life_signs
-        if place.own is None and place.endpoint.startswith(TCP):
+        is_plain = place.own is None and place.endpoint.startswith(TCP)
+        if len(self._places) > 1:
+            seconds = PLAIN_LIFE_SECONDS if is_plain else LIBZMQ_LIFE_SECONDS
+            signs = replace(signs, heartbeat_seconds=seconds, handshake_seconds=HANDSHAKE_SECONDS)
+        if is_plain:
             self._dealer = PlainDealer(self, place.endpoint, max_bytes, signs, self.turn, self._watch)
         else:
             self._dealer = LibzmqDealer(self, self._context, place, max_bytes, signs)
         self._dealer.connect()
 
     def _turn_to_next(self) -> None:
-        """Leave this server for the next one, where there is one: at once, or after a pause where none was reached."""
+        """Leave this server for the next one, where there is one: at once, or after a pause where none leads."""
         if len(self._places) == 1 or self._next is not None or self._is_closed:
             return
         self._missed += 1
@@ -134,8 +150,7 @@ class Client(OwedCalls):
         if self._dealer is not None:
             self._dealer.close()
             self._dealer = None
-        if self._is_connected:
-            self.lost()
+        self.lost()
         self._next = None
         if self._is_closed:
             return
@@ -186,11 +201,27 @@ class Client(OwedCalls):
             # It was to be left, and is there now.
             self._next.cancel()
             self._next = None
+        if len(self._places) > 1 and not self._is_connected:
+            self._asked = self.ask_first(send, "ping", partial(self._answers, send))
+        else:
+            self._begin(send)
+
+    def _begin(self, send: SendFrames) -> None:
         self._is_connected = True
+        self.stands_by = None
         self._missed = 0
         self._pause.reset()
         self._sends_by(send)
         self.send_unsent()
+
+    def _answers(self, send: SendFrames, _: Value, error: CallError | None) -> None:
+        """Call the server that has answered, unless it stands by. One that knows no such verb leads, too."""
+        self._asked = None
+        if error is None or error.code != NOT_LEADING:
+            self._begin(send)
+        else:
+            self.stands_by = error
+            self._turn_to_next()
 
     def refused(self, refusal: ConnectionRefusal) -> None:
         """Fail the calls that wait for a connection, and those that are made until there is one."""
@@ -206,7 +237,13 @@ class Client(OwedCalls):
         self._turn_to_next()
 
     def lost(self) -> None:
-        """Fail all calls without an answer."""
+        """Fail all calls without an answer; those that wait for a server that leads wait on."""
+        if self._asked is not None:
+            self.forget(self._asked)
+            self._asked = None
+        if not self._is_connected:
+            self._turn_to_next()
+            return
         self._is_connected = False
         self._sends_by(_send_nothing)
         # Calls of the other side that were read ahead are carried out no more: nobody would get the answers.

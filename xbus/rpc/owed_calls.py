@@ -160,6 +160,8 @@ class OwedCalls(Callee):
         """Settled when nothing is owed any more, while somebody waits for that."""
         self.refusal: CallError | None = None
         """The error of each call that is made now, without a try; None while calls are sent, or wait."""
+        self.stands_by: CallError | None = None
+        """The answer of a server that does not lead, while calls wait for one that does."""
 
     def ask(
         self,
@@ -185,6 +187,21 @@ class OwedCalls(Callee):
         self._calls[request_id] = call
         if self._unsent or not self.send(frames):
             self._unsent[request_id] = frames
+
+    def ask_first(self, send: Callable[[Sequence[Frame]], bool], method: str, taker: AnswerTaker) -> int:
+        """Call a verb over a connection by which no other call is sent yet, past those that wait.
+
+        Args:
+            send: sends over it.
+            taker: as of ``ask``.
+
+        Returns:
+            The number of the call, for ``forget``.
+        """
+        request_id = next(self._ids) % _REQUEST_IDS
+        self._calls[request_id] = _AwaitedCall(method, taker)
+        send(encode_request(self._sender, request_id, time.time(), method, (), self._packer.pack))
+        return request_id
 
     @property
     def owed(self) -> int:
@@ -213,7 +230,7 @@ class OwedCalls(Callee):
         """Give an answer to its caller; false if it belongs to no call of this connection."""
         self.heard_at = self._loop.time()
         request_id, answer, error = reply
-        # As of ``_forget``, whose call each answer would pay for.
+        # As of ``forget``, whose call each answer would pay for.
         if self._overdue:
             self._overdue.pop(request_id, None)
         call = self._calls.pop(request_id, None)
@@ -271,15 +288,17 @@ class OwedCalls(Callee):
             return
         call.due_at = math.inf
         if self._unsent.pop(request_id, None):
-            self._forget(request_id)
+            self.forget(request_id)
             cause = f"{self.name}: no connection for {call.method} within {call.timeout:.3g} s"
-            _fail(call.taker, TimedOut(cause, "see whether the other side runs, and listens there"))
+            timed_out = TimedOut(cause, "see whether the other side runs, and listens there")
+            _fail(call.taker, self.stands_by or timed_out)
         else:
             self._overdue[request_id] = OverdueCall(call.method, now)
             taker, call.taker = call.taker, _take_late
             _fail(taker, TimedOut(f"{self.name}: no answer to {call.method} within {call.timeout:.3g} s"))
 
-    def _forget(self, request_id: int) -> "_AwaitedCall | None":
+    def forget(self, request_id: int) -> "_AwaitedCall | None":
+        """Expect no answer to a call any more."""
         self._overdue.pop(request_id, None)
         call = self._calls.pop(request_id, None)
         if self._settled is not None:

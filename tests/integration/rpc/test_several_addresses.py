@@ -1,6 +1,7 @@
 """A client with several addresses calls the server that leads."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -14,8 +15,21 @@ from xbus.rpc.dispatch import verb
 KEY = "0" * 40
 
 
-class StandsBy:
-    """A server of which another one leads."""
+class MayLead(Verbs):
+    """A server that may wait for its turn to lead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leads = False
+
+    @verb("ping")
+    def ping(self) -> None:
+        if not self.leads:
+            raise Failed("another broker leads", code="not_leading")
+
+
+class LeadsNoMore:
+    """A server that led when it was asked."""
 
     def __init__(self) -> None:
         self.gate: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -51,9 +65,29 @@ async def test_where_one_is_lost_the_next_one_is_called(serve: Serve, connect: C
     assert (first.called, second.called, lost) == ([1], [2], ["lost"])
 
 
-async def test_one_that_stands_by_is_left_and_what_it_owes_fails(serve: Serve, connect: Connect) -> None:
+async def test_calls_wait_for_one_that_leads(serve: Serve, connect: Connect) -> None:
+    servers = [MayLead(), MayLead()]
+    client = connect(",".join(serve(each)[1] for each in servers))
+    waits = client.call("xbus.note", 1, timeout=SECONDS)
+    with pytest.raises(Failed, match="another broker leads"):
+        await client.call("xbus.note", 2, timeout=0.5)
+    assert not waits.done()
+    servers[1].leads = True
+    assert await waits == 1
+    assert [each.called for each in servers] == [[], [1]]
+
+
+async def test_one_that_the_system_alone_answers_for_is_passed(serve: Serve, connect: Connect) -> None:
+    """As where the process of a server is frozen."""
+    _, address = serve(Verbs())
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        client = connect(f"tcp://127.0.0.1:{frozen.getsockname()[1]},{address}")
+        assert await client.call("echo", 1, timeout=SECONDS) == 1
+
+
+async def test_one_that_leads_no_more_is_left_and_what_it_owes_fails(serve: Serve, connect: Connect) -> None:
     verbs = Verbs()
-    server, address = serve(StandsBy())
+    server, address = serve(LeadsNoMore())
     _, other = serve(verbs)
     client = connect(f"{address},{other}")
     held = client.call("wait", timeout=SECONDS)
@@ -68,7 +102,7 @@ async def test_one_that_stands_by_is_left_and_what_it_owes_fails(serve: Serve, c
 
 async def test_a_client_that_is_closed_turns_to_nobody(serve: Serve, connect: Connect, unused_address: str) -> None:
     verbs = Verbs()
-    _, address = serve(StandsBy())
+    _, address = serve(LeadsNoMore())
     _, other = serve(verbs)
     client = connect(f"{address},{other}")
     with pytest.raises(Failed, match="another broker leads"):

@@ -240,7 +240,7 @@ class ZmtpStream:
         """Whether nothing more can be sent now, as the other side leaves too much unread."""
         self.is_closed = False
         self.has_heard = False
-        """Whether something has come since the owner set it back."""
+        """Whether something has come, or the other side has read on, since the owner set it back."""
         self.unfinished = 0
         """The bytes that are kept of a message whose end has not come."""
         self.unsent_bytes = 0
@@ -454,6 +454,8 @@ class ZmtpStream:
         unsent = self._unsent
         if self.is_closed or not (unsent or self._begun):
             return
+        if self.waits_for_room:
+            self.has_heard = True  # the other side reads, if nothing else: signs of life wait behind what is unsent
         try:
             with self._socket_use:
                 if self._begun:
