@@ -463,6 +463,7 @@ COLUMNS: dict[str, list[sa.schema.SchemaItem]] = {
         *_columns("front back", sa.Text),
         *_columns("version", sa.String(64)),
         *_columns("process", sa.Text),
+        *_columns("settings", sa.Text, server_default="{}"),
         *_columns("looked_at", MOMENT),
     ],
     "lease": [
@@ -470,6 +471,8 @@ COLUMNS: dict[str, list[sa.schema.SchemaItem]] = {
         *_columns("broker?", NAME),
         *_columns("epoch", COUNTER),
         *_columns("until", MOMENT),
+        *_columns("since?", MOMENT),
+        *_columns("successor?", NAME),
     ],
     "loss": [
         *_columns("id!", COUNTER),

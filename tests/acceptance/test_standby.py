@@ -1,18 +1,26 @@
 """A broker stands by beside the one that leads, and serves when that one is gone."""
 
 import asyncio
+import json
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
+from sqlalchemy import make_url
 
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import READY_SECONDS, Daemon, write_config
 from tests.support.old_clients import OldConsumer, OldEmitter
+from tests.support.ports import free_port
 from tests.support.processes import run, script
 from tests.support.serving import serving
 from tests.support.waiting import eventually, wait_until
+from tests.torture.proxy import Proxy
 from xbus.emitter import AsyncEmitter, Emitter
 from xbus.errors import CallError
 from xbus.recipient import Consumer, Event, Item
@@ -131,12 +139,8 @@ def test_one_that_is_stopped_hands_over_and_stands_by_when_it_comes_back(pair: t
 
 async def test_a_leader_that_was_frozen_ends_when_it_wakes_up(pair: tuple[Daemon, Daemon]) -> None:
     """Its programs have turned to the other one meanwhile, though the system keeps their connections."""
-    first, second = pair
-    front, back = (",".join(address_of(daemon, part) for daemon in pair) for part in ("front", "back"))
-    notes = Notes()
-    async with serving(first, "c_1", notes, back=back), AsyncEmitter(front, "emitter_1", PASSWORD) as emitter:
-        await emitter.put("test_event", ["before"])
-        await eventually(lambda: notes.items == ["before"], "the first one delivers")
+    first = pair[0]
+    async with programs_of(pair) as (emitter, notes):
         first.process.signal(signal.SIGSTOP)
         try:
             await emitter.put("test_event", ["meanwhile"], key="meanwhile")
@@ -146,6 +150,95 @@ async def test_a_leader_that_was_frozen_ends_when_it_wakes_up(pair: tuple[Daemon
         assert await asyncio.to_thread(first.process.wait) == STARTS_ANEW
         await emitter.put("test_event", ["after"])
         await eventually(lambda: "after" in notes.items, "the second one goes on")
+
+
+async def test_a_leader_that_does_not_reach_its_database_leaves_its_programs_to_the_other_one(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    add_bus(postgres_url, GRAPH)
+    place = make_url(postgres_url)
+    async with AsyncExitStack() as stack:
+        proxy = Proxy(place.port or 5432)
+        await proxy.start()
+        stack.push_async_callback(proxy.close)
+        through = place.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
+        options = {"broker": {"standby": "true"}}
+        pair = Daemon(tmp_path / "first", through, options), Daemon(tmp_path / "second", postgres_url, options)
+        for daemon in pair:
+            stack.callback(daemon.kill)
+            daemon.begin()
+            await eventually(lambda daemon=daemon: "standing by" in daemon.log, "it looks for the leader")  # type: ignore[misc]
+        await asyncio.to_thread(pair[0].wait_ready)
+        async with programs_of(pair) as (emitter, notes):
+            proxy.hold()
+            await emitter.put("test_event", ["meanwhile"], key="meanwhile")
+            await eventually(lambda: "meanwhile" in notes.items, "the second one delivers")
+            assert await asyncio.to_thread(pair[0].process.wait) == STARTS_ANEW
+
+
+@pytest.mark.parametrize("lease", [10 * READY_SECONDS])
+async def test_an_operator_has_the_other_one_lead(pair: tuple[Daemon, Daemon]) -> None:
+    """The lease lasts for longer than the test: whoever leads next got it from the one before."""
+    first, second = pair
+    async with programs_of(pair) as (emitter, notes):
+        told = await asyncio.to_thread(run, script("xbus"), "broker", "handover", "-c", first.config)
+        assert told.returncode == 0, told.stderr
+        await emitter.put("test_event", ["after"])
+        await eventually(lambda: "after" in notes.items, "the second one delivers")
+        assert await asyncio.to_thread(first.process.wait) == STARTS_ANEW
+    told = run(script("xbus"), "broker", "handover", "--to", "nobody", "-c", second.config)
+    assert "[nobody_stands_by]" in told.stderr
+
+
+@asynccontextmanager
+async def programs_of(pair: Sequence[Daemon]) -> AsyncIterator[tuple[AsyncEmitter, Notes]]:
+    """An emitter and a consumer of a bus whose leader works; they know both brokers."""
+    front, back = (",".join(address_of(daemon, part) for daemon in pair) for part in ("front", "back"))
+    notes = Notes()
+    async with serving(pair[0], "c_1", notes, back=back), AsyncEmitter(front, "emitter_1", PASSWORD) as emitter:
+        await emitter.put("test_event", ["before"])
+        await eventually(lambda: notes.items == ["before"], "the first one delivers")
+        yield emitter, notes
+
+
+def test_each_one_tells_at_its_page_who_leads(postgres_url: str, tmp_path: Path) -> None:
+    add_bus(postgres_url, GRAPH)
+    ports = [free_port(), free_port()]
+    first, second = (
+        Daemon(
+            tmp_path / str(port),
+            postgres_url,
+            {"broker": {"standby": "true", "name": port}, "metrics": {"listen": f"127.0.0.1:{port}"}},
+        )
+        for port in ports
+    )
+    try:
+        first.start()
+        second.begin()
+        wait_until(lambda: "standing by" in second.log, "the second one stands by")
+        wait_until(lambda: len(readiness(ports[0])[1]["brokers"]) == 2, "the leader has seen the other one")
+        (code, leader), (refused, other) = map(readiness, ports)
+        assert (code, leader["reasons"], refused) == (200, [], 503)
+        assert [reason["code"] for reason in other["reasons"]] == ["not_leading"]
+        for told in leader, other:
+            assert [(each["broker"], each["does"]) for each in told["brokers"]] == [
+                (str(ports[0]), "leads"),
+                (str(ports[1]), "stands by"),
+            ]
+        figures = urlopen(f"http://127.0.0.1:{ports[1]}/metrics").read().decode()
+        assert 'xbus_brokers{does="stands by"} 1' in figures
+    finally:
+        first.kill()
+        second.kill()
+
+
+def readiness(port: int) -> tuple[int, dict[str, Any]]:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/readyz") as answer:
+            return answer.status, json.load(answer)
+    except HTTPError as error:
+        with error:
+            return error.code, json.load(error)
 
 
 def test_one_that_stands_by_is_stopped_like_any_other(pair: tuple[Daemon, Daemon]) -> None:
@@ -169,3 +262,20 @@ def test_one_part_does_not_stand_by_alone(postgres_url: str, tmp_path: Path) -> 
     ended = run(script("start_xbusbroker"), "-c", config, "--standby", "--only", "front")
     assert ended.returncode == 1
     assert "[standby_apart]" in ended.stderr
+
+
+def test_one_whose_folder_of_objects_may_be_its_own_does_not_stand_by(postgres_url: str, tmp_path: Path) -> None:
+    add_bus(postgres_url, GRAPH)
+    config = write_config(tmp_path / "c.ini", postgres_url, {"journal": {"objects": tmp_path / "objects"}})
+    ended = run(script("start_xbusbroker"), "-c", config, "--standby")
+    assert ended.returncode == 1
+    assert "[standby_objects]" in ended.stderr
+
+
+def test_one_that_is_configured_otherwise_does_not_stand_by(pair: tuple[Daemon, Daemon], tmp_path: Path) -> None:
+    first, _ = pair
+    differs = {"broker": {"standby": "true", "lease": "4"}}
+    ended = run(script("start_xbusbroker"), "-c", write_config(tmp_path / "c.ini", first.url, differs))
+    assert ended.returncode == 1
+    assert "[standby_differs]" in ended.stderr
+    assert "[broker] lease is 4.0 here, and 3.0 for the broker" in ended.stderr

@@ -9,9 +9,12 @@ from tests.support.waiting import wait_until
 from xbus import model
 from xbus.broker.journal.database.connection import connected
 from xbus.broker.journal.database.engine import create_engine
-from xbus.broker.journal.leadership import BrokerPlace, Looked, give_back, read_brokers, renew, take
+from xbus.broker.journal.leadership import BrokerPlace, Looked, give_back, hand_over, read_brokers, renew, take
+from xbus.errors import Refused
 
-A, B = (BrokerPlace(name, f"tcp://{name}:1984", f"tcp://{name}:4891", "0.3.0", f"process 1 on {name}") for name in "ab")
+A, B, C = (
+    BrokerPlace(name, f"tcp://{name}:1984", f"tcp://{name}:4891", "0.3.0", f"process 1 on {name}") for name in "abc"
+)
 LONG, SHORT = 1000.0, 0.05
 
 
@@ -22,9 +25,22 @@ def engine(postgres_url: str) -> Iterator[sa.Engine]:
     made.dispose()
 
 
-def look(engine: sa.Engine, broker: BrokerPlace, seconds: float = LONG, *, at_once: bool = False) -> Looked:
+Told = tuple[int | None, BrokerPlace | None]
+"""By which epoch a broker leads, and which one leads in its place."""
+
+
+def told(looked: Looked) -> Told:
+    return looked.epoch, looked.leader if looked.epoch is None else None
+
+
+def look(engine: sa.Engine, broker: BrokerPlace, seconds: float = LONG, *, at_once: bool = False) -> Told:
     with engine.begin() as connection:
-        return take(connection, broker, seconds, at_once)
+        return told(take(connection, broker, seconds, at_once))
+
+
+def renewed(engine: sa.Engine, broker: BrokerPlace, epoch: int) -> Told:
+    with engine.begin() as connection:
+        return told(renew(connection, broker, epoch, LONG))
 
 
 def leads(engine: sa.Engine) -> bool:
@@ -36,8 +52,8 @@ def leads(engine: sa.Engine) -> bool:
 def test_one_leads_and_others_are_told_who(engine: sa.Engine) -> None:
     assert look(engine, A) == (1, None)
     assert look(engine, B) == (None, A)
+    assert renewed(engine, A, 1) == (1, None)
     with engine.begin() as connection:
-        assert renew(connection, A, 1, LONG) == (1, None)
         leader, other = read_brokers(connection)
     assert (leader.place, leader.epoch, other.place, other.epoch, other.lasts) == (A, 1, B, None, None)
     assert leader.lasts is not None
@@ -48,8 +64,7 @@ def test_a_lease_that_is_over_is_taken_and_its_holder_learns_that(engine: sa.Eng
     look(engine, A, SHORT)
     wait_until(lambda: not leads(engine), "the lease is over")
     assert look(engine, B) == (2, None)
-    with engine.begin() as connection:
-        assert renew(connection, A, 1, LONG) == (None, B)
+    assert renewed(engine, A, 1) == (None, B)
 
 
 def test_a_lease_that_was_given_back_is_free(engine: sa.Engine) -> None:
@@ -65,8 +80,7 @@ def test_a_lease_that_was_given_back_is_free(engine: sa.Engine) -> None:
 def test_who_takes_it_at_once_ends_the_leader(engine: sa.Engine) -> None:
     look(engine, A)
     assert look(engine, B, at_once=True) == (2, None)
-    with engine.begin() as connection:
-        assert renew(connection, A, 1, LONG) == (None, B)
+    assert renewed(engine, A, 1) == (None, B)
 
 
 @pytest.mark.parametrize("row", ["older", "missing"])
@@ -78,7 +92,7 @@ def test_a_leader_leads_on_where_the_database_went_back(engine: sa.Engine, row: 
         connection.execute(
             sa.delete(model.lease) if row == "missing" else sa.update(model.lease).values(broker="b", epoch=1)
         )
-        epoch, leader = renew(connection, A, 2, LONG)
+    epoch, leader = renewed(engine, A, 2)
     assert (epoch is not None, leader) == (True, None)
     assert look(engine, B) == (None, A)
 
@@ -101,3 +115,35 @@ def test_brokers_that_are_gone_for_a_day_are_forgotten(engine: sa.Engine) -> Non
     look(engine, B, at_once=True)
     with engine.begin() as connection:
         assert [known.place for known in read_brokers(connection)] == [B]
+
+
+def test_an_operator_chooses_who_leads_next(engine: sa.Engine) -> None:
+    with engine.begin() as connection, pytest.raises(Refused, match="no broker leads") as caught:
+        hand_over(connection, None)
+    assert caught.value.code == "nobody_leads"
+    look(engine, A)
+    for name in None, "a", "c":
+        with engine.begin() as connection, pytest.raises(Refused) as caught:
+            hand_over(connection, name)
+        assert caught.value.code == "nobody_stands_by"
+    look(engine, B)
+    look(engine, C)
+    with engine.begin() as connection:
+        assert hand_over(connection, "c") == C
+        assert renew(connection, A, 1, LONG).brokers[0].successor == "c"
+        give_back(connection, A, 1)
+    assert look(engine, A) == look(engine, B) == (None, None)
+    assert look(engine, C) == (2, None)
+    with engine.begin() as connection:
+        give_back(connection, C, 2)
+    assert look(engine, A) == (3, None)
+
+
+def test_one_that_was_to_lead_next_and_is_gone_is_waited_for_no_longer(engine: sa.Engine) -> None:
+    look(engine, A)
+    look(engine, B)
+    with engine.begin() as connection:
+        hand_over(connection, None)
+        give_back(connection, A, 1)
+        connection.execute(sa.text("UPDATE broker SET looked_at = looked_at - interval '4 seconds'"))
+    assert look(engine, A) == (2, None)

@@ -1,6 +1,7 @@
 """Recipients that do as a test tells them: behind the broker's own view of a recipient, without a socket."""
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -250,7 +251,7 @@ class Cast:
         client = ScriptedClient(name, self.script, worker, answers or {})
         self.clients[name] = client
         role = RoleEntry(len(self.clients), name, service, worker)
-        return RecipientProxy(role, b"", f"tcp://{name}", client, abilities, TIMEOUTS, lambda _: None)
+        return RecipientProxy(role, b"", f"tcp://{name}", client, abilities, TIMEOUTS, lambda _: None, lambda: math.inf)
 
 
 def singles(change: Callable[[list[int], bytes], list[list[Any]]]) -> dict[str, Answer]:

@@ -128,7 +128,8 @@ def _start(
     _stop_at_signal()
     try:
         schema.check(config.database.url)  # another version may have changed it meanwhile
-        return daemon.run(config, folder, only=None, ready_file=ready_file, lease=lease)
+        code = daemon.run(config, folder, only=None, ready_file=ready_file, lease=lease)
+        return ending.NOT_NOW if lease.is_handed_over else code
     except TakenOver as error:
         log.warning("%s: start it again to have it stand by", error, extra={"action": "leads_no_more"})
         return ending.NOT_NOW

@@ -20,13 +20,14 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.objects.stowing import ObjectPlace
 from xbus.broker.journal.operations import losses
 from xbus.broker.leading import Lease
-from xbus.broker.metrics.of_process import ProcessReadiness
+from xbus.broker.metrics.families import Family
+from xbus.broker.metrics.of_process import ProcessReadiness, alert_families, pages, write_families
 from xbus.broker.open_files import tell_open_files
 from xbus.broker.parts import PARTS, BrokerPart, Shared
 from xbus.clock import SystemClock
 from xbus.config import Config
-from xbus.ending import STOPPED, exit_code
-from xbus.errors import ConfigurationError, Fenced, WentBack, XbusError
+from xbus.ending import NOT_NOW, STOPPED, exit_code
+from xbus.errors import ConfigurationError, Fenced, TakenOver, WentBack, XbusError
 from xbus.extras import needing
 from xbus.ids import Ids
 from xbus.passwords import Passwords
@@ -71,10 +72,10 @@ def run(
     """
     _check_apart(config, only)
     raise_limit()
-    last_resort = _LastResort(config.daemon.stop_timeout)
     name = only or "broker"
     if lease is None and only is None:
         lease = Lease.of(config)
+    last_resort = _LastResort(config.daemon.stop_timeout, starts_anew=lease is not None and lease.stands_by)
     losses_files = losses.files_of(folder)
     try:
         with _observed(config, name):
@@ -121,10 +122,12 @@ class _LastResort:
 
     Args:
         seconds: how long they may take.
+        starts_anew: whether the broker is to be started again, to stand by, where another one leads.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, *, starts_anew: bool) -> None:
         self._exit_code = BROKEN
+        self._starts_anew = starts_anew
         self._timer = threading.Timer(seconds, self._end)
         self._timer.daemon = True
 
@@ -142,7 +145,7 @@ class _LastResort:
 
     def cover(self, error: XbusError) -> None:
         """Use the exit code of this error."""
-        self._exit_code = exit_code(error)
+        self._exit_code = NOT_NOW if self._starts_anew and isinstance(error, TakenOver) else exit_code(error)
 
     def _end(self) -> None:
         log.critical("what is left of the broker does not end: it is broken off", extra={"action": "broken_off"})
@@ -226,12 +229,14 @@ async def _serve(
     )
     parts = [PARTS[name](shared) for name in names]
     alerts = Alerts(health, alert_channels(config.alerts), clock)
-    readiness = ProcessReadiness(health)
+    readiness = ProcessReadiness(health, lambda: () if lease is None else lease.brokers)
+    if lease is not None:
+        journal.leads_until = lambda: lease.until
     try:
         # Ports first: a second broker of the same configuration must fail here, before it takes over the journal.
         addresses = {name: address for part in parts for name, address in part.bind().items()}
-        pages = _pages(shared, readiness, alerts, parts)
-        async with pages as served, _leading(lease, addresses, last_resort), journal, _told(), tasks:
+        figures = pages(config.metrics.listen, health, readiness, lambda: _figures(journal, alerts), parts)
+        async with figures as served, _leading(lease, addresses, last_resort, parts), journal, _told(), tasks:
             with last_resort.at_death(), stop_signals() as stop:
                 tasks.create_task(mishaps.watch(), name="callbacks")
                 tasks.create_task(_unfenced(journal, last_resort), name="journal")
@@ -254,7 +259,9 @@ async def _serve(
 
 
 @asynccontextmanager
-async def _leading(lease: Lease | None, addresses: Mapping[str, str], last_resort: _LastResort) -> AsyncIterator[None]:
+async def _leading(
+    lease: Lease | None, addresses: Mapping[str, str], last_resort: _LastResort, parts: Sequence[BrokerPart]
+) -> AsyncIterator[None]:
     """Lead within the block, and have the next broker lead when all is written; nothing without a lease."""
     if lease is None:
         yield
@@ -263,7 +270,7 @@ async def _leading(lease: Lease | None, addresses: Mapping[str, str], last_resor
     try:
         await lease.take(addresses, at_once=True)
         async with asyncio.TaskGroup() as beside:
-            keeping = beside.create_task(_keep(lease, last_resort), name="lease")
+            keeping = beside.create_task(_keep(lease, last_resort, parts), name="lease")
             yield
             keeping.cancel()
     except BaseExceptionGroup as group:
@@ -279,11 +286,14 @@ async def _leading(lease: Lease | None, addresses: Mapping[str, str], last_resor
         raise end  # as it is without a lease
 
 
-async def _keep(lease: Lease, last_resort: _LastResort) -> None:
+async def _keep(lease: Lease, last_resort: _LastResort, parts: Sequence[BrokerPart]) -> None:
     try:
         await lease.keep()
     except XbusError as error:
         last_resort.cover(error)
+        # Its programs turn to the next one now: this one may still wait for its database, or for work to end.
+        for part in parts:
+            part.close()
         raise
 
 
@@ -328,23 +338,9 @@ def _journal(config: Config, writer: str) -> Journal:
     )
 
 
-@asynccontextmanager
-async def _pages(
-    shared: Shared, readiness: ProcessReadiness, alerts: Alerts, parts: Sequence[BrokerPart]
-) -> AsyncIterator[dict[str, str]]:
-    """Serve metrics if the configuration wants it, and give their address by its name."""
-    listen = shared.config.metrics.listen
-    if not listen:
-        yield {}
-        return
-    from xbus.broker.metrics.service import MetricsService  # here, as its library takes time and memory
-
-    service = MetricsService(shared.health, readiness, shared.journal, alerts, parts)
-    address = await service.start(listen)
-    try:
-        yield {"metrics": address}
-    finally:
-        service.close()
+def _figures(journal: Journal, alerts: Alerts) -> Iterator[Family]:
+    yield from write_families(journal)
+    yield from alert_families(alerts)
 
 
 @asynccontextmanager

@@ -6,11 +6,14 @@ the broker that led.
 
 import asyncio
 import contextlib
+import json
 import logging
+import math
 import platform
 import re
+import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -18,13 +21,16 @@ from xbus.broker.health_verbs import HealthAlone, answering
 from xbus.broker.journal import leadership
 from xbus.broker.journal.commit.committer import this_holder
 from xbus.broker.journal.database.engine import create_engine, journal_errors
-from xbus.broker.journal.leadership import BrokerPlace
+from xbus.broker.journal.leadership import BrokerPlace, KnownBroker, Looked
+from xbus.broker.metrics.of_process import ProcessReadiness, pages
 from xbus.broker.parts import PARTS
 from xbus.clock import SystemClock
 from xbus.config import Config
+from xbus.config.plaintext import needs_keys
 from xbus.errors import ConfigurationError, Failed, JournalUnavailable, TakenOver
 from xbus.extras import installed_version
 from xbus.rpc.client import NOT_LEADING
+from xbus.rpc.curve import read_pair
 from xbus.supervision.health import Health
 from xbus.system.service_manager import READY, alive, notify, stop_signals
 
@@ -33,10 +39,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RENEWALS = 3
-"""The renewals of a lease within its time."""
+"""The least renewals of a lease within its time."""
 
-GIVE_UP_SECONDS = 30.0
-"""A leader that reached no database for so long gives up where others stand by. A restart of PostgreSQL takes less."""
+LONGEST_RENEWAL_SECONDS = 1.0
+"""Seconds between two renewals at the most: an operator waits for one to have another broker lead."""
 
 GIVE_BACK_SECONDS = 2.0
 """How long a broker that ends tries to give its lease back; the database may be away."""
@@ -66,6 +72,13 @@ class Lease:
         self._thread = ThreadPoolExecutor(1, "lease")
         self.stands_by = False
         """Whether this broker has stood by, as others may do now."""
+        self.until = math.inf
+        """When it is over unless it is renewed, on the monotonic clock; never where no other broker may stand by. From
+        then on this broker hands nothing out: another one may do so."""
+        self.brokers: Sequence[KnownBroker] = ()
+        """All brokers of the journal, as of the last look."""
+        self.is_handed_over = False
+        """Whether an operator has had another broker lead next."""
 
     @classmethod
     def of(cls, config: Config) -> "Lease | None":
@@ -83,14 +96,17 @@ class Lease:
             The broker that leads, where that is another one.
 
         Raises:
+            ConfigurationError: the leader is configured otherwise, where that matters (``standby_differs``).
             JournalUnavailable: the database can't be written.
         """
         self._place = self._told(addresses)
         if self._epoch is not None:
             return None
-        self._epoch, leader = await self._do(leadership.take, self._place, self._seconds, at_once)
+        leader = await self._look(leadership.take, self._place, self._seconds, at_once)
         if self.leads:
             log.info("this broker leads", extra={"action": "leads", "epoch": self._epoch})
+        elif leader is not None:
+            _check_alike(self._place, leader)
         return leader
 
     @property
@@ -99,27 +115,41 @@ class Lease:
         return self._epoch is not None
 
     async def keep(self) -> None:
-        """Renew it again and again.
+        """Renew it again and again. Where an operator has another broker lead next, tell this process to stop.
 
         Raises:
-            TakenOver: another broker leads.
-            JournalUnavailable: no database was reached for long, and other brokers may stand by.
+            TakenOver: another broker leads, or may do so: the lease could not be renewed, and others may stand by.
         """
-        renewed = time.monotonic()
         leader: BrokerPlace | None = None
         while self._epoch is not None:
-            await asyncio.sleep(self._seconds / RENEWALS)
+            await asyncio.sleep(min(self._seconds / RENEWALS, LONGEST_RENEWAL_SECONDS))
             try:
-                self._epoch, leader = await self._do(leadership.renew, self._place, self._epoch, self._seconds)
-                renewed = time.monotonic()
-            except JournalUnavailable:
-                # The row says that this broker leads, until another one reaches the database.
-                if self.stands_by and time.monotonic() - renewed > GIVE_UP_SECONDS:
-                    raise
+                async with asyncio.timeout_at(self.until if self.until < math.inf else None):
+                    leader = await self._look(leadership.renew, self._place, self._epoch, self._seconds)
+            except (JournalUnavailable, TimeoutError) as error:
+                # Without others the row says that this broker leads, whenever it reaches the database again.
+                if time.monotonic() >= self.until:
+                    raise TakenOver(
+                        f"the lease could not be renewed for {self._seconds:g} s, so another broker may lead now",
+                        "see whether this machine reaches the database, then start this one again",
+                    ) from error
+            if not self.is_handed_over and any(each.successor not in (None, self._place.name) for each in self.brokers):
+                self.is_handed_over = True
+                log.info("another broker is to lead next", extra={"action": "hands_over"})
+                signal.raise_signal(signal.SIGTERM)
         raise TakenOver(
             f"another broker leads now ({'unknown' if leader is None else leader.process})",
             "start this one again only if it is to lead",
         )
+
+    async def _look(self, look: Callable[..., Looked], *args: object) -> BrokerPlace | None:
+        """Look at the lease, and note what came of it; give the broker that leads, where that is another one."""
+        began = time.monotonic()
+        looked = await self._do(look, *args)
+        self._epoch, self.brokers = looked.epoch, looked.brokers
+        others = any(each.place.name != self._place.name and not each.is_gone for each in looked.brokers)
+        self.until = began + self._seconds if self.stands_by or others else math.inf
+        return looked.leader if looked.epoch is None else None
 
     async def give_back(self) -> None:
         """Have the next broker lead at once, where this one leads."""
@@ -152,7 +182,7 @@ class Lease:
             _EVERYWHERE.sub(f"tcp://{host}:", addresses.get(f"{part}.curve", addresses[part]))
             for part in ("front", "back")
         )
-        return BrokerPlace(name, front, back, installed_version(), self._process)
+        return BrokerPlace(name, front, back, installed_version(), self._process, json.dumps(_in_common(self._config)))
 
     async def _do(self, work: Callable[..., T], *args: object) -> T:
         def transaction() -> T:
@@ -172,6 +202,35 @@ class Lease:
         return done
 
 
+def _in_common(config: Config) -> dict[str, object]:
+    """Give what all brokers of a journal must have in common, by the option that says it."""
+    return {
+        "[curve] key_file": read_pair(config.curve.key_file).public if needs_keys(config) else "",
+        "[journal] objects": config.journal.objects,
+        "[broker] lease": config.broker.lease,
+    }
+
+
+def _check_alike(own: BrokerPlace, leader: BrokerPlace) -> None:
+    """Let a broker pass that may lead behind the leader.
+
+    Raises:
+        ConfigurationError: standby_differs.
+    """
+    ours, theirs = json.loads(own.settings), json.loads(leader.settings)
+    for name, value in ours.items():
+        if name in theirs and theirs[name] != value:
+            raise ConfigurationError(
+                f"{name} is {_shown(value)} here, and {_shown(theirs[name])} for the broker {leader.name}, which leads",
+                "give both the same: programs and data of the one must suit the other",
+                code="standby_differs",
+            )
+
+
+def _shown(value: object) -> str:
+    return str(value) or "not given"
+
+
 def stand_by(config: Config, only: str | None) -> Lease | None:
     """Answer ``not_leading`` to each call until this broker leads, or is told to stop.
 
@@ -179,8 +238,9 @@ def stand_by(config: Config, only: str | None) -> Lease | None:
         The lease by which it leads; None where it was told to stop.
 
     Raises:
-        ConfigurationError: it can't stand by with this database (``standby_needs_postgresql``), or with one part alone
-            (``standby_apart``).
+        ConfigurationError: it can't stand by with this database (``standby_needs_postgresql``), with one part alone
+            (``standby_apart``), with a folder of its own for objects (``standby_objects``), or beside a leader that is
+            configured otherwise (``standby_differs``).
         XbusError: a port is taken.
     """
     lease = Lease.of(config)
@@ -193,6 +253,12 @@ def stand_by(config: Config, only: str | None) -> Lease | None:
     if only is not None:
         raise ConfigurationError(
             f"the {only} alone can't stand by", "leave --only out, or --standby", code="standby_apart"
+        )
+    if config.journal.objects and "://" not in config.journal.objects and not config.journal.objects_shared:
+        raise ConfigurationError(
+            f"the objects of the journal are in the folder {config.journal.objects}, which one machine may have alone",
+            "say [journal] objects_shared = true where all brokers reach the same folder, or keep the objects in S3",
+            code="standby_objects",
         )
     lease.stands_by = True
     try:
@@ -211,13 +277,14 @@ async def _stand_by(config: Config, lease: Lease) -> None:
         places = "" if leader is None else f": {leader.front} for emitters, {leader.back} for recipients"
         return Failed(f"{there}, and this one stands by", f"call the one that leads{places}", code=NOT_LEADING)
 
-    dispatch = HealthAlone(Health("standby", SystemClock()), failure)
-    with stop_signals() as stop, answering(config, list(PARTS), dispatch) as addresses:
-        # The first look tells of a database that can't be used.
-        leader = await lease.take(addresses, at_once=False)
-        log.info("standing by", extra={"action": "stands_by"})
-        notify(READY, "STATUS=stands by")
-        async with alive():
+    health = Health("standby", SystemClock())
+    readiness = ProcessReadiness(health, lambda: lease.brokers, failure)
+    with stop_signals() as stop, answering(config, list(PARTS), HealthAlone(health, failure)) as addresses:
+        async with pages(config.metrics.listen, health, readiness), alive():
+            # The first look tells of a database that can't be used.
+            leader = await lease.take(addresses, at_once=False)
+            log.info("standing by", extra={"action": "stands_by"})
+            notify(READY, "STATUS=stands by")
             while not lease.leads:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), LOOK_SECONDS)

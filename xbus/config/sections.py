@@ -126,6 +126,7 @@ class JournalSettings:
     owed_days: float = option(30.0, values.days)
     archive: str = option("", values.place)
     objects: str = option("", values.place)
+    objects_shared: bool = option(False, values.switch)
     large_bytes: int = option(1024**2, values.large)
 
 

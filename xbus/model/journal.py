@@ -277,6 +277,9 @@ broker = Table(
     required("back", Text, comment="Where recipients connect to."),
     required("version", String(64), comment="Of its program."),
     required("process", Text, comment="Its id, its host, and since when it runs."),
+    required(
+        "settings", Text, comment="What all brokers of the journal must have in common, in JSON.", server_default="{}"
+    ),
     required("looked_at", Timestamp, comment="When it looked at the lease last, by the database's clock."),
     comment="The brokers of the journal: one leads, the others stand by.",
 )
@@ -288,6 +291,8 @@ lease = Table(
     Column("broker", String(255), comment="The name of its holder; null if nobody holds it."),
     required("epoch", Counter, comment="Grows by one with each change of hands."),
     required("until", Timestamp, comment="Its end, by the database's clock; renewed each second."),
+    Column("since", Timestamp, comment="When its holder took it."),
+    Column("successor", String(255), comment="The name of the broker to which it is to be handed over, if any."),
     comment="Who leads, and until when. It is about time alone: the table writer keeps others from writing.",
 )
 

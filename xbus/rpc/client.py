@@ -50,8 +50,8 @@ HANDSHAKE_SECONDS = 1.5
 class Client(OwedCalls):
     """Calls the verbs of one server, or of the one that leads among several.
 
-    With several addresses it turns to the next one where a server can't be reached, is lost, silent, or stands by. It asks
-    each one first whether it leads: calls wait for the one that does.
+    With several addresses it asks each server first whether it leads: calls wait for the one that does. It turns to the
+    next one where a server can't be reached, is lost, is silent, or stands by.
 
     A client connects anew by itself, but no call outlives the connection that it was made for: when that is lost every
     unanswered call fails, and none of them reaches the next server. The server may call back over the same connection,

@@ -4,6 +4,7 @@ The database may go away before a COMMIT, between a COMMIT and its answer, or fo
 """
 
 import asyncio
+import math
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -107,6 +108,7 @@ class VirtualJournal:
 
     def __init__(self, database: Database, timing: Timing, max_segment_bytes: int) -> None:
         self.turn = LoopTurn()
+        self.leads_until: Callable[[], float] = lambda: math.inf
         self._database = database
         self._timing = timing
         self._committer = Committer(database.engine, "broker", max_segment_bytes)

@@ -11,9 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.support.clock import StandingClock
 from xbus.broker.journal.journal import Journal
 from xbus.broker.metrics.families import Family, gauge, one
-from xbus.broker.metrics.of_process import ProcessReadiness
-from xbus.broker.metrics.service import MetricsService
-from xbus.supervision.alerts import Alerts
+from xbus.broker.metrics.of_process import ProcessReadiness, pages, write_families
 from xbus.supervision.health import Health
 
 OPEN_METRICS = "application/openmetrics-text"
@@ -55,13 +53,11 @@ async def serving(url: str, *sources: Source) -> AsyncIterator[Pages]:
     clock = StandingClock()
     health = Health("broker", clock)
     readiness = ProcessReadiness(health)
-    async with Journal.open(url, "broker") as journal:
-        service = MetricsService(health, readiness, journal, Alerts(health, [], clock), sources)
-        page = await service.start("127.0.0.1:0")
-        try:
-            yield Pages(health, readiness, int(page.rpartition(":")[2]))
-        finally:
-            service.close()
+    async with (
+        Journal.open(url, "broker") as journal,
+        pages("127.0.0.1:0", health, readiness, lambda: write_families(journal), sources) as served,
+    ):
+        yield Pages(health, readiness, int(served["metrics"].rpartition(":")[2]))
 
 
 async def test_the_figures_of_all_parts_are_one_page(sqlite_url: str) -> None:

@@ -2,18 +2,19 @@
 
 import click
 
-from xbus.admin.objects import JsonObject
+from xbus.admin.arguments import OPTIONAL_REASON
 from xbus.admin.output import Output, name_column
 from xbus.admin.program import CommandGroup
-from xbus.admin.signatures import CommandBus, command, shown
-from xbus.broker.journal.leadership import KnownBroker, read_brokers
+from xbus.admin.signatures import CommandBus, command, option, shown
+from xbus.broker.journal.audit import act_here, note_acts
+from xbus.broker.journal.leadership import KnownBroker, hand_over, read_brokers
 
 NONE = "No broker has led this journal on PostgreSQL, where one stands by for another."
 
 
 @click.group(cls=CommandGroup)
 def broker() -> None:
-    """Show the brokers of the journal."""
+    """Show the brokers of the journal, and have another one lead."""
 
 
 @command(broker)
@@ -23,7 +24,8 @@ def list_(bus: CommandBus, output: Output = shown("broker")) -> None:
     rows = [
         {
             name_column("NAME"): each.place.name,
-            "DOES": "leads" if each.leads else "is gone" if each.is_gone else "stands by",
+            "DOES": each.does,
+            "SINCE": each.since and output.when(each.since),
             "LOOKED": f"{each.looked:.1f} s ago",
             "FRONT": each.place.front,
             "BACK": each.place.back,
@@ -31,18 +33,22 @@ def list_(bus: CommandBus, output: Output = shown("broker")) -> None:
         }
         for each in found
     ]
-    output.listing(found, _json, rows, NONE)
+    output.listing(found, KnownBroker.told, rows, NONE)
 
 
-def _json(broker: KnownBroker) -> JsonObject:
-    return {
-        "broker": broker.place.name,
-        "leads": broker.leads,
-        "epoch": broker.epoch,
-        "lease_seconds": broker.lasts,
-        "looked_seconds": broker.looked,
-        "front": broker.place.front,
-        "back": broker.place.back,
-        "version": broker.place.version,
-        "process": broker.place.process,
-    }
+@command(broker)
+def handover(
+    bus: CommandBus,
+    to: str | None = option("The broker that is to lead; any that stands by if it is left out.", metavar="NAME"),
+    reason: str = OPTIONAL_REASON,
+) -> None:
+    """Have the leader end in order, and another broker lead. The supervisor of the first starts it again: it stands by.
+
+    Calls that are under way are repeated at the next leader.
+    """
+    decision = bus.decision(reason)
+    with bus.writing() as connection:
+        successor = hand_over(connection, to)
+        act = act_here(decision.at, "handed over", f"lease to broker {successor.name}", reason=decision.reason)
+        note_acts(connection, [act])
+    click.echo(f"The broker {successor.name} leads next: see xbus broker list.")

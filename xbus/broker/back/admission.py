@@ -121,7 +121,8 @@ class Admission:
             client.close()
             raise
         recipient = RecipientProxy(
-            role, token_hash, uri, client, introduction.abilities, self.timeouts, self._registry.leave
+            *(role, token_hash, uri, client, introduction.abilities, self.timeouts, self._registry.leave),
+            self._journal.leads_until,
         )
         known.append(recipient)
         return recipient, introduction

@@ -5,6 +5,7 @@ connection each. Nothing here blocks the event loop, and no driver's error comes
 """
 
 import asyncio
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -122,6 +123,8 @@ class Journal:
         self._read_turns = ReadTurns(READERS)
         self._closed = False
         self._damage_listeners: list[Callable[[JournalError], None]] = []
+        self.leads_until: Callable[[], float] = lambda: math.inf
+        """When another process may begin to hand this journal's data out, on the loop's clock."""
 
     @classmethod
     def open(cls, url: str, name: str, **options: Any) -> "Journal":

@@ -5,6 +5,7 @@ from writing that was frozen and wakes up. Nothing here waits for a standby of P
 cost a broker its lease.
 """
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.errors import Refused
 
 LEAD = "broker"
 """The name of the lease in the table: its holder leads."""
@@ -19,29 +21,41 @@ LEAD = "broker"
 GONE_SECONDS = 10.0
 """A broker that has not looked for so many seconds does not run."""
 
+PROMISE_SECONDS = 3
+"""A broker to which the lease is to be handed over, and that has not looked for so many seconds, gets no preference."""
+
 _UNTIL = "clock_timestamp() + make_interval(secs => :seconds)"
 _AT_ONCE = (
-    "SET LOCAL synchronous_commit = local; SET LOCAL lock_timeout = '2s';"
+    "SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = '2s';"
     " SET LOCAL idle_in_transaction_session_timeout = '2s'"
 )
-"""For transactions that wait for nobody, and keep nobody waiting whose process is frozen or whose machine is gone."""
+"""For transactions that wait for nobody, not even for the disk, and keep nobody waiting whose process is frozen or
+whose machine is gone. One that a crash of the database undoes is made again."""
 
 _NOTE = sa.text(
-    "INSERT INTO broker (name, front, back, version, process, looked_at)"
-    " VALUES (:name, :front, :back, :version, :process, clock_timestamp())"
+    "INSERT INTO broker (name, front, back, version, process, settings, looked_at)"
+    " VALUES (:name, :front, :back, :version, :process, :settings, clock_timestamp())"
     " ON CONFLICT (name) DO UPDATE SET front = excluded.front, back = excluded.back, version = excluded.version,"
-    " process = excluded.process, looked_at = excluded.looked_at"
+    " process = excluded.process, settings = excluded.settings, looked_at = excluded.looked_at"
+)
+_FREE = "(lease.broker IS NULL OR lease.until < clock_timestamp())"
+_NOT_PROMISED = (
+    "(lease.successor IS NULL OR lease.successor = :name OR NOT EXISTS (SELECT FROM broker AS next"
+    f" WHERE next.name = lease.successor AND next.looked_at > clock_timestamp() - interval '{PROMISE_SECONDS} s'))"
 )
 _TAKE = sa.text(
-    f"INSERT INTO lease (what, broker, epoch, until) VALUES ('{LEAD}', :name, 1, {_UNTIL})"
-    " ON CONFLICT (what) DO UPDATE SET broker = excluded.broker, epoch = lease.epoch + 1, until = excluded.until"
-    " WHERE :at_once OR lease.broker IS NULL OR lease.until < clock_timestamp()"
+    "INSERT INTO lease (what, broker, epoch, until, since)"
+    f" VALUES ('{LEAD}', :name, 1, {_UNTIL}, clock_timestamp())"
+    " ON CONFLICT (what) DO UPDATE SET broker = excluded.broker, epoch = lease.epoch + 1, until = excluded.until,"
+    " since = excluded.since, successor = NULL"
+    f" WHERE :at_once OR {_FREE} AND {_NOT_PROMISED}"
     " RETURNING epoch"
 )
 _HELD = f"WHERE what = '{LEAD}' AND broker = :name AND epoch = :epoch"
 _RENEW = sa.text(f"UPDATE lease SET until = {_UNTIL} {_HELD} RETURNING epoch")
 _EPOCH = sa.text(f"SELECT epoch FROM lease WHERE what = '{LEAD}'")
 _GIVE_BACK = sa.text(f"UPDATE lease SET broker = NULL, until = clock_timestamp() {_HELD}")
+_HAND_OVER = sa.text(f"UPDATE lease SET successor = :name WHERE what = '{LEAD}'")
 _FORGET = sa.text("DELETE FROM broker WHERE looked_at < clock_timestamp() - interval '1 day'")
 
 
@@ -55,6 +69,7 @@ class BrokerPlace:
         back: where recipients connect to.
         version: of its program.
         process: its id, its host, and since when it runs.
+        settings: what all brokers of the journal must have in common, by name, in JSON.
     """
 
     name: str
@@ -62,6 +77,7 @@ class BrokerPlace:
     back: str
     version: str
     process: str
+    settings: str = "{}"
 
 
 class KnownBroker(NamedTuple):
@@ -72,12 +88,16 @@ class KnownBroker(NamedTuple):
         looked: how many seconds ago it looked at the lease.
         epoch: of its lease; None where it does not lead.
         lasts: for how many seconds its lease lasts without being renewed; None where it does not lead.
+        since: when it took its lease; None where it does not lead.
+        successor: the name of the broker to which it is to hand its lease over; None where nobody asked for that.
     """
 
     place: BrokerPlace
     looked: float
     epoch: int | None
     lasts: float | None
+    since: datetime | None = None
+    successor: str | None = None
 
     @property
     def leads(self) -> bool:
@@ -89,21 +109,48 @@ class KnownBroker(NamedTuple):
         """True where it has not looked for long, and so does not run."""
         return self.looked > GONE_SECONDS
 
+    @property
+    def does(self) -> str:
+        """What it does, in words."""
+        return "leads" if self.leads else "is gone" if self.is_gone else "stands by"
+
+    def told(self) -> dict[str, str | float | bool | None]:
+        """Tell of it in JSON; times are in seconds."""
+        return {
+            "broker": self.place.name,
+            "leads": self.leads,
+            "does": self.does,
+            "since": None if self.since is None else self.since.isoformat(),
+            "epoch": self.epoch,
+            "lease_seconds": self.lasts,
+            "looked_seconds": self.looked,
+            "successor": self.successor,
+            "front": self.place.front,
+            "back": self.place.back,
+            "version": self.place.version,
+            "process": self.place.process,
+        }
+
 
 class Looked(NamedTuple):
     """The lease as a broker found it.
 
     Args:
         epoch: by which this broker leads; None where it does not.
-        leader: the broker that leads in its place.
+        brokers: all of the journal, the leader first.
     """
 
     epoch: int | None
-    leader: BrokerPlace | None
+    brokers: list[KnownBroker]
+
+    @property
+    def leader(self) -> BrokerPlace | None:
+        """The broker that leads; None where a lease is over."""
+        return _leader(self.brokers)
 
 
 def take(connection: sa.Connection, broker: BrokerPlace, seconds: float, at_once: bool) -> Looked:
-    """Note that a broker is there, and have it lead where nobody does.
+    """Note that a broker is there, and have it lead where nobody does, unless another one is to lead next.
 
     Args:
         broker: the one that looks.
@@ -112,13 +159,12 @@ def take(connection: sa.Connection, broker: BrokerPlace, seconds: float, at_once
     """
     connection.exec_driver_sql(_AT_ONCE)
     connection.execute(_NOTE, asdict(broker))
-    leader = None if at_once else _leader(connection)
-    if leader is not None:
-        return Looked(None, leader)
+    if not at_once and _leader(brokers := read_brokers(connection)) is not None:
+        return Looked(None, brokers)
     connection.execute(_FORGET)
     values = {"name": broker.name, "seconds": seconds, "at_once": at_once}
     epoch = connection.execute(_TAKE, values).scalar()
-    return Looked(epoch, _leader(connection) if epoch is None else None)
+    return Looked(epoch, read_brokers(connection))
 
 
 def renew(connection: sa.Connection, broker: BrokerPlace, epoch: int, seconds: float) -> Looked:
@@ -131,10 +177,31 @@ def renew(connection: sa.Connection, broker: BrokerPlace, epoch: int, seconds: f
     connection.execute(_NOTE, asdict(broker))
     values = {"name": broker.name, "epoch": epoch, "seconds": seconds}
     if connection.execute(_RENEW, values).scalar() is not None:
-        return Looked(epoch, None)
+        return Looked(epoch, read_brokers(connection))
     if (connection.execute(_EPOCH).scalar() or 0) < epoch:
         return take(connection, broker, seconds, at_once=True)
-    return Looked(None, _leader(connection))
+    return Looked(None, read_brokers(connection))
+
+
+def hand_over(connection: sa.Connection, name: str | None) -> BrokerPlace:
+    """Have the leader end in order, and another broker lead next.
+
+    Args:
+        name: of the broker that is to lead; None for any that stands by.
+
+    Raises:
+        Refused: nobody leads (``nobody_leads``), or that one does not stand by (``nobody_stands_by``).
+    """
+    brokers = read_brokers(connection)
+    if _leader(brokers) is None:
+        raise Refused("no broker leads this journal now", "see xbus broker list", code="nobody_leads")
+    standing_by = [each.place for each in brokers if not each.leads and each.looked < PROMISE_SECONDS]
+    successor = next((each for each in standing_by if name in (None, each.name)), None)
+    if successor is None:
+        who = "no broker stands by" if name is None else f"no broker {name} stands by"
+        raise Refused(f"{who} to lead next", "see xbus broker list", code="nobody_stands_by")
+    connection.execute(_HAND_OVER, {"name": successor.name})
+    return successor
 
 
 def give_back(connection: sa.Connection, broker: BrokerPlace, epoch: int) -> None:
@@ -149,14 +216,17 @@ def read_brokers(connection: sa.Connection) -> list[KnownBroker]:
     # The moment of the statement: that of its transaction may lie before the end of a lease.
     now = sa.func.now() if connection.dialect.name == "sqlite" else sa.func.clock_timestamp()
     rows = connection.execute(
-        sa.select(broker.name, broker.front, broker.back, broker.version, broker.process)
-        .add_columns(broker.looked_at, lease.epoch, lease.until, sa.type_coerce(now, lease.until.type))
+        sa.select(broker.name, broker.front, broker.back, broker.version, broker.process, broker.settings)
+        .add_columns(lease.epoch, lease.since, lease.successor)
+        .add_columns(broker.looked_at, lease.until, sa.type_coerce(now, lease.until.type))
         .outerjoin(model.lease, sa.and_(lease.broker == broker.name, lease.what == LEAD))
         .order_by(lease.epoch.is_(None), broker.name)
     )
     return [
-        KnownBroker(BrokerPlace(*place), _seconds(now, looked_at), epoch, until and _seconds(until, now))
-        for *place, looked_at, epoch, until, now in rows
+        KnownBroker(
+            BrokerPlace(*place), _seconds(now, looked_at), epoch, until and _seconds(until, now), since, successor
+        )
+        for *place, epoch, since, successor, looked_at, until, now in rows
     ]
 
 
@@ -164,5 +234,5 @@ def _seconds(later: datetime, earlier: datetime) -> float:
     return (later - earlier).total_seconds()
 
 
-def _leader(connection: sa.Connection) -> BrokerPlace | None:
-    return next((known.place for known in read_brokers(connection) if known.leads), None)
+def _leader(brokers: Iterable[KnownBroker]) -> BrokerPlace | None:
+    return next((known.place for known in brokers if known.leads), None)

@@ -1,15 +1,21 @@
-"""The families that every process of the broker has: its health, and its writes to the journal."""
+"""What every process of the broker tells: its health, its writes to the journal, and whether it takes work."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import TypedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypedDict
 
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.leadership import KnownBroker
 from xbus.broker.metrics.families import Family, MetricKind, counter, gauge, one
+from xbus.errors import Failed
 from xbus.extras import installed_version
 from xbus.rpc.server import Server
 from xbus.supervision.alerts import Alerts
 from xbus.supervision.health import Health
+
+if TYPE_CHECKING:
+    from xbus.broker.metrics.service import FigureSource
 
 PREVENTING = ("journal_unavailable", "journal_unreadable", "journal_full")
 """The codes of problems with which the broker refuses work. Work that is parked or absent keeps nobody from working."""
@@ -32,11 +38,20 @@ class ProcessReadiness:
 
     Args:
         health: has the problems of the process.
+        brokers: gives all brokers of the journal; none where one is alone on SQLite, or runs in parts.
+        stands_by: gives the answer of a broker that stands by; None for one that leads.
     """
 
-    def __init__(self, health: Health) -> None:
+    def __init__(
+        self,
+        health: Health,
+        brokers: Callable[[], Sequence[KnownBroker]] = tuple,
+        stands_by: Callable[[], Failed] | None = None,
+    ) -> None:
         self._health = health
-        self._phase: Reason | None = STARTING
+        self.brokers = brokers
+        self._stands_by = stands_by
+        self._phase: Reason | None = STARTING if stands_by is None else None
 
     def started(self) -> None:
         """Note that calls are taken from now on."""
@@ -48,6 +63,9 @@ class ProcessReadiness:
 
     def reasons(self) -> list[Reason]:
         """List why it is not ready; nothing if it is."""
+        if self._stands_by is not None:
+            failure = self._stands_by()
+            return [Reason(code=failure.code, cause=failure.cause, next_step=failure.next_step)]
         preventing = [problem for problem in self._health.problems if problem.code in PREVENTING]
         return [
             *([] if self._phase is None else [self._phase]),
@@ -60,9 +78,42 @@ def process_families(health: Health, readiness: ProcessReadiness) -> Iterator[Fa
     build = {"version": installed_version(), "process": health.name}
     yield Family("xbus_build", MetricKind.INFO, "The program, and the part of the broker that it runs", [(build, 1)])
     yield gauge("xbus_ready", "1 if /readyz says yes", one(not readiness.reasons()))
+    if brokers := Counter(broker.does for broker in readiness.brokers()):
+        yield gauge("xbus_brokers", "Brokers of the journal", [({"does": does}, n) for does, n in brokers.items()])
     problems = Counter(problem.code for problem in health.problems)
     by_code = [({"code": code}, float(number)) for code, number in sorted(problems.items())]
     yield gauge("xbus_problems", "Problems of xbus health that last", by_code)
+
+
+@asynccontextmanager
+async def pages(
+    listen: str,
+    health: Health,
+    readiness: ProcessReadiness,
+    families: Callable[[], Iterable[Family]] = tuple,
+    sources: "Sequence[FigureSource]" = (),
+) -> AsyncIterator[dict[str, str]]:
+    """Serve the pages within the block if the configuration wants them, and give their address by its name.
+
+    Args:
+        listen: where; empty for nowhere.
+        families: makes those of the process beyond its health.
+        sources: its parts.
+
+    Raises:
+        ConfigurationError: ``address_in_use`` or ``bad_address``.
+    """
+    if not listen:
+        yield {}
+        return
+    from xbus.broker.metrics.service import MetricsService  # here, as its library takes time and memory
+
+    service = MetricsService(health, readiness, families, sources)
+    address = await service.start(listen)
+    try:
+        yield {"metrics": address}
+    finally:
+        service.close()
 
 
 def write_families(journal: Journal) -> Iterator[Family]:

@@ -2,16 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Protocol
 
-from xbus.broker.journal.journal import Journal
 from xbus.broker.metrics.exposition import Exposition
 from xbus.broker.metrics.families import Family
 from xbus.broker.metrics.http_server import HttpAnswer, HttpLimits, HttpRequest, HttpServer
-from xbus.broker.metrics.of_process import ProcessReadiness, alert_families, process_families, write_families
-from xbus.supervision.alerts import Alerts
+from xbus.broker.metrics.of_process import ProcessReadiness, process_families
 from xbus.supervision.health import Health
 
 JSON = "application/json; charset=utf-8"
@@ -38,8 +36,7 @@ class MetricsService:
     Args:
         health: of this process.
         readiness: of this process.
-        journal: of this process.
-        alerts: of this process.
+        families: makes those of this process beyond its health.
         sources: the parts of the broker in this process.
         limits: of what clients can take.
     """
@@ -48,15 +45,13 @@ class MetricsService:
         self,
         health: Health,
         readiness: ProcessReadiness,
-        journal: Journal,
-        alerts: Alerts,
+        families: Callable[[], Iterable[Family]],
         sources: Sequence[FigureSource],
         limits: HttpLimits | None = None,
     ) -> None:
         self._health = health
         self._readiness = readiness
-        self._journal = journal
-        self._alerts = alerts
+        self._process = families
         self._sources = sources
         self._server = HttpServer(self._answer, limits)
         self._one_at_a_time = asyncio.Lock()
@@ -83,7 +78,8 @@ class MetricsService:
             case "/readyz":
                 reasons = self._readiness.reasons()
                 status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
-                return _json(status, {"ready": not reasons, "reasons": reasons})
+                brokers = [broker.told() for broker in self._readiness.brokers()]
+                return _json(status, {"ready": not reasons, "reasons": reasons, "brokers": brokers})
         return HttpAnswer(HTTPStatus.NOT_FOUND, b"There are /metrics, /healthz and /readyz.\n")
 
     async def _metrics(self, accept: str) -> HttpAnswer:
@@ -96,8 +92,7 @@ class MetricsService:
 
     def _families(self) -> Iterator[Family]:
         yield from process_families(self._health, self._readiness)
-        yield from write_families(self._journal)
-        yield from alert_families(self._alerts)
+        yield from self._process()
         for source in self._sources:
             yield from source.families()
 

@@ -387,4 +387,5 @@ class EmittingRoles:
             *(runtime.intervals.retry, runtime.may_emit),
         )
         name = f"node {role.login}"
-        return RecipientProxy(role, name.encode(), name, consumer, ABILITIES, self._timeouts, self._registry.leave)
+        ways = self._timeouts, self._registry.leave, self._journal.leads_until
+        return RecipientProxy(role, name.encode(), name, consumer, ABILITIES, *ways)

@@ -36,6 +36,7 @@ from xbus.broker.journal.writes.bulk import OutputPage
 from xbus.config import BackSettings
 from xbus.errors import CallError, Failed
 from xbus.ids import texts_of
+from xbus.rpc.client import NOT_LEADING
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import HeadersMap, OutputHandover
 from xbus.rpc.owed_calls import AnswerTaker, Callee
@@ -88,13 +89,22 @@ class EnvelopeCalls:
         login: of the recipient's role, for traces.
         heartbeats: tells of its progress; None for a recipient that sends no heartbeats.
         now: the loop's clock.
+        leads_until: until when this broker leads, on that clock: behind it another one may hand the same out.
     """
 
-    def __init__(self, client: Callee, login: str, heartbeats: Heartbeats | None, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        client: Callee,
+        login: str,
+        heartbeats: Heartbeats | None,
+        now: Callable[[], float],
+        leads_until: Callable[[], float],
+    ) -> None:
         self._client = client
         self._login = login
         self._heartbeats = heartbeats
         self._now = now
+        self._leads_until = leads_until
         self.open: dict[bytes, Bringing] = {}
         """The envelopes that are being brought just now, by their ids of 16 bytes."""
         self._first_words: dict[UUID, FirstWords] = {}
@@ -138,6 +148,10 @@ class EnvelopeCalls:
             brings: the ids of those that the call brings, with all that is to be told of them.
         """
         now = self._now()
+        if now > self._leads_until():
+            # It was frozen, or can't reach its database: it notices that itself, and ends.
+            asyncio.get_running_loop().call_soon(taker, None, _leads_no_more())
+            return
         if brings:
             self.open = {**dict.fromkeys(brings, Bringing(now, "take_event")), **self.open}
         for each in ids:
@@ -201,6 +215,10 @@ class EnvelopeCalls:
         return answered
 
 
+def _leads_no_more() -> Failed:
+    return Failed("this broker leads no more", "wait for the one that leads now", code=NOT_LEADING)
+
+
 def _give(future: "asyncio.Future[Value]", answer: Value, error: CallError | None) -> None:
     """Give an answer to whoever still waits for it."""
     if future.done():
@@ -222,6 +240,7 @@ class RecipientProxy:
         abilities: the abilities that it announced.
         timeouts: how long to wait for its answers.
         on_leaving: called when it says that it takes nothing more, though it is still registered.
+        leads_until: until when this broker leads, on the loop's clock.
     """
 
     def __init__(
@@ -233,6 +252,7 @@ class RecipientProxy:
         abilities: Abilities,
         timeouts: CallTimeouts,
         on_leaving: "Callable[[RecipientProxy], None]",
+        leads_until: Callable[[], float],
     ) -> None:
         self.role = role
         self.token_hash = token_hash
@@ -250,7 +270,7 @@ class RecipientProxy:
         """Since when it is here, on the loop's clock."""
         self.heartbeats = Heartbeats(self._now)
         heartbeats = self.heartbeats if abilities.heartbeats else None
-        self._calls = EnvelopeCalls(client, role.login, heartbeats, self._now)
+        self._calls = EnvelopeCalls(client, role.login, heartbeats, self._now, leads_until)
         self.readiness = Readiness(is_told=not abilities.batches)
 
     def is_same_program(self, other: "RecipientProxy") -> bool:
