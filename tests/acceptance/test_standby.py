@@ -3,24 +3,29 @@
 import asyncio
 import json
 import signal
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from sqlalchemy import make_url
 
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import READY_SECONDS, Daemon, write_config
+from tests.support.gateway import serving_http
 from tests.support.old_clients import OldConsumer, OldEmitter
 from tests.support.ports import free_port
 from tests.support.processes import run, script
 from tests.support.serving import serving
 from tests.support.waiting import eventually, wait_until
 from tests.torture.proxy import Proxy
+from xbus.broker.journal.api_tokens import add_api_token
+from xbus.broker.journal.database.connection import writing
+from xbus.clock import SystemClock
 from xbus.emitter import AsyncEmitter, Emitter
 from xbus.errors import CallError
 from xbus.recipient import Consumer, Event, Item
@@ -199,6 +204,34 @@ async def programs_of(pair: Sequence[Daemon]) -> AsyncIterator[tuple[AsyncEmitte
         await emitter.put("test_event", ["before"])
         await eventually(lambda: notes.items == ["before"], "the first one delivers")
         yield emitter, notes
+
+
+async def test_the_gateway_holds_a_request_until_the_next_one_leads(
+    pair: tuple[Daemon, Daemon], tmp_path: Path
+) -> None:
+    first, _ = pair
+    with writing(first.url) as connection:
+        token = add_api_token(connection, "shop", emitter="emitter_1", at=SystemClock().now())
+    front, back = (",".join(address_of(daemon, part) for daemon in pair) for part in ("front", "back"))
+    options = {"http": {"listen": "127.0.0.1:0", "front": front, "back": back}}
+    with serving_http(write_config(tmp_path / "gate.ini", first.url, options)) as address:
+
+        def post(number: int) -> int:
+            credentials = b64encode(f"{token}:".encode()).decode()
+            headers = {"Authorization": f"Basic {credentials}", "Content-Type": "application/x-ndjson"}
+            url = f"{address}/v1/types/test_event/envelopes"
+            try:
+                with urlopen(Request(url, f'"{number}"\n'.encode(), headers)) as answer:
+                    return int(answer.status)
+            except HTTPError as error:
+                with error:
+                    return error.code
+
+        await asyncio.to_thread(wait_until, lambda: post(0) == 201, "the broker knows the token")
+        under_way = asyncio.gather(*(asyncio.to_thread(post, number) for number in range(1, 5)))
+        first.kill()
+        later = await asyncio.to_thread(post, 5)
+        assert {*await under_way, later} == {201}
 
 
 def test_each_one_tells_at_its_page_who_leads(postgres_url: str, tmp_path: Path) -> None:
