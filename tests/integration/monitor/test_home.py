@@ -3,7 +3,7 @@
 import asyncio
 import html
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +195,23 @@ def test_an_open_page_prolongs_no_session(database_url: str) -> None:
     with pytest.raises(NotLoggedIn):
         door.known(token, "", is_by_itself=True)
     pool.close()
+
+
+def test_it_tells_which_brokers_lead_and_which_are_gone(viewer: TestClient, monitor: Monitor) -> None:
+    now = datetime.now(UTC)
+    with writing(monitor.url) as connection:
+        for name, ago in ("bus-1", 0), ("bus-2", 60):
+            place = {"front": "tcp://a:1984", "back": "tcp://a:4891", "version": "0.3.0", "process": "1"}
+            connection.execute(
+                sa.insert(model.broker).values(name=name, looked_at=now - timedelta(seconds=ago), **place)
+            )
+        until = now + timedelta(hours=1)
+        connection.execute(
+            sa.insert(model.lease).values(what="broker", broker="bus-1", epoch=7, until=until, since=now)
+        )
+    look(viewer)
+    assert "The broker bus-2 is gone" in viewer.get("/").text
+    assert "bus-1 is gone" not in viewer.get("/").text
+    figures = " ".join(re.sub(r"<[^>]*>", " ", viewer.get("/figures").text).split())
+    assert "bus-1 leads 20" in figures
+    assert "bus-2 is gone" in figures

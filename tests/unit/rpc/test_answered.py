@@ -302,6 +302,7 @@ PACKED = {
     ("xbus/rpc/answering.py", "send_early"): "receipts, as the journal has them",
     ("xbus/rpc/owed_calls.py", "__init__"): "of ask",
     ("xbus/rpc/owed_calls.py", "ask"): "arguments, by encode_request",
+    ("xbus/rpc/owed_calls.py", "ask_first"): "no arguments, by encode_request",
     ("xbus/rpc/codec.py", "pack"): "the packer itself",
     ("xbus/rpc/codec.py", "_make"): "makes a packer",
     ("xbus/rpc/codec.py", "exact_packer"): "makes a packer",

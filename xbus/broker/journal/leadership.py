@@ -22,15 +22,15 @@ GONE_SECONDS = 10.0
 """A broker that has not looked for so many seconds does not run."""
 
 PROMISE_SECONDS = 3
-"""A broker to which the lease is to be handed over, and that has not looked for so many seconds, gets no preference."""
+"""A broker that is to lead next has so many seconds from its last look on. Then any other one may lead."""
 
 _UNTIL = "clock_timestamp() + make_interval(secs => :seconds)"
 _AT_ONCE = (
     "SET LOCAL synchronous_commit = off; SET LOCAL lock_timeout = '2s';"
     " SET LOCAL idle_in_transaction_session_timeout = '2s'"
 )
-"""For transactions that wait for nobody, not even for the disk, and keep nobody waiting whose process is frozen or
-whose machine is gone. One that a crash of the database undoes is made again."""
+"""Transactions of the lease wait for nobody, not even for the disk. A process that is frozen keeps nobody waiting, nor
+does a machine that is gone. A transaction that a crash of the database undoes is made again."""
 
 _NOTE = sa.text(
     "INSERT INTO broker (name, front, back, version, process, settings, looked_at)"
@@ -111,7 +111,7 @@ class KnownBroker(NamedTuple):
 
     @property
     def does(self) -> str:
-        """What it does, in words."""
+        """Say in words whether it leads, stands by, or is gone."""
         return "leads" if self.leads else "is gone" if self.is_gone else "stands by"
 
     def told(self) -> dict[str, str | float | bool | None]:

@@ -1,4 +1,4 @@
-"""What every process of the broker tells: its health, its writes to the journal, and whether it takes work."""
+"""Every process of the broker tells of its health, of its writes to the journal, and whether it takes work."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
@@ -10,6 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from xbus.admin.output import counted
+from xbus.broker.journal.leadership import KnownBroker
 from xbus.broker.journal.samples.attention import MOST_READ, AttentionGroup
 from xbus.broker.journal.samples.sample import read_totals
 from xbus.broker.journal.writes import PauseEntry, PauseKind
@@ -70,6 +71,7 @@ def decisions_of(now: BusNow) -> list[NeededDecision]:
     return [
         *_silent(now.health.silent),
         *(_problem(problem) for problem in now.health.problems if problem["code"] not in SHOWN_ELSEWHERE),
+        *(_gone(broker, now.at) for broker in now.brokers if broker.is_gone),
         *(_parked(group, "envelope") for group in attention.parked),
         *(_parked(group, "item") for group in attention.parked_items),
         *_beyond("parked work", [*attention.parked, *attention.parked_items], link("/parked")),
@@ -105,6 +107,18 @@ def _silent(sides: Sequence[str]) -> Iterator[NeededDecision]:
             None,
             None,
         )
+
+
+def _gone(broker: KnownBroker, now: datetime) -> NeededDecision:
+    return NeededDecision(
+        "bad",
+        f"The broker {broker.place.name} is gone",
+        "broker_gone",
+        "it neither leads nor stands by for another one",
+        "see whether it runs, and what its log says; a day after its end it is forgotten",
+        link("/figures"),
+        now - timedelta(seconds=broker.looked),
+    )
 
 
 def _problem(problem: HealthProblem) -> NeededDecision:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
+from xbus.broker.journal.leadership import KnownBroker, read_brokers
 from xbus.broker.journal.log.catalog import read_version
 from xbus.broker.journal.samples.attention import Attention, read_attention
 from xbus.broker.journal.samples.outline import BusOutline, ReaderFigures, read_bus, read_reader_figures
@@ -47,6 +48,7 @@ class BusNow:
         roles: all in use, by login.
         attention: what waits for a person.
         readers: all in use, by name.
+        brokers: of the journal, where one stands by for another; the leader first.
     """
 
     at: datetime
@@ -56,6 +58,7 @@ class BusNow:
     attention: Attention
     health: BrokerHealth
     readers: Sequence[ReaderFigures] = ()
+    brokers: Sequence[KnownBroker] = ()
 
     @property
     def event_rates(self) -> Mapping[tuple[int, int], float]:
@@ -287,10 +290,11 @@ class Sampler:
             taken, outline, attention, readers = await asyncio.to_thread(self._read, now)
             sample = replace(taken.sample, delivered=await self._delivered(taken, began))
             minute = await asyncio.to_thread(self._keep, sample, now)
+            brokers = await asyncio.to_thread(self._bus.read, read_brokers)
             self._took = self._bus.clock.monotonic() - began
         finally:
             reports = await health
-        self.newest = BusNow(now, outline, minute, taken.roles, attention, _health(reports), readers)
+        self.newest = BusNow(now, outline, minute, taken.roles, attention, _health(reports), readers, brokers)
 
     async def _delivered(self, taken: TakenSample, at: float) -> Mapping[int, Delivered]:
         """Ask the back what it delivered in the time of a sample."""
