@@ -160,7 +160,7 @@ def test_the_bell_between_the_parts(
 def test_what_does_not_end_by_itself_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr("os._exit", ended.append)
-    last_resort = daemon._LastResort(0)
+    last_resort = daemon._LastResort(0, starts_anew=False)
     with pytest.raises(asyncio.CancelledError), last_resort.at_death():
         raise asyncio.CancelledError
     last_resort._timer.join()

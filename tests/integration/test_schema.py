@@ -64,7 +64,7 @@ def test_the_views_have_the_columns_of_the_model(engine: sa.Engine) -> None:
 
 def test_first_rows(engine: sa.Engine) -> None:
     with engine.connect() as connection:
-        assert connection.execute(sa.select(configuration)).all() == [(1, 1, False, 0)]
+        assert connection.execute(sa.select(configuration)).all() == [(1, 1, False, 0, "0100")]
         assert connection.execute(sa.select(head)).all() == [(1, 0)]
         assert connection.execute(sa.select(writer)).all() == []
 
@@ -172,6 +172,18 @@ def test_a_newer_schema_is_refused(empty_database_url: str, tmp_path: Path) -> N
             refusing(empty_database_url)
 
 
+def test_a_newer_schema_that_only_adds_serves_the_program_of_before(empty_database_url: str, tmp_path: Path) -> None:
+    """So a pair of brokers is upgraded one after the other, and a return to the version of before needs no restore."""
+    adding = migrations_with(tmp_path / "adds", "op.add_column('event_type', sa.Column('colour', sa.Text))", adds=True)
+    schema.upgrade(empty_database_url)
+    schema.upgrade(empty_database_url, adding)
+    for allowed in (schema.check, schema.upgrade):
+        allowed(empty_database_url)
+    schema.check(empty_database_url, adding)
+    with reading(empty_database_url) as connection:
+        assert "colour" in {each["name"] for each in sa.inspect(connection).get_columns("event_type")}
+
+
 def test_tables_of_something_else_are_refused(empty_database_url: str) -> None:
     with writing(empty_database_url) as connection:
         connection.exec_driver_sql("CREATE TABLE event (id INTEGER)")
@@ -198,13 +210,14 @@ def test_the_files_of_the_migrations_begin_with_the_versions_that_they_make() ->
     assert [script.revision for script in scripts] == sorted((script.revision for script in scripts), reverse=True)
 
 
-def migrations_with(folder: Path, change: str) -> Path:
+def migrations_with(folder: Path, change: str, *, adds: bool = False) -> Path:
     """The migrations of a program that has one more, with a statement that changes the tables."""
     migrations = folder / "migrations"
     shutil.copytree(schema.PLACES[-1], migrations, ignore=shutil.ignore_patterns("__pycache__"))
     newest = ScriptDirectory(str(migrations)).get_current_head()
     (migrations / "versions" / "9999_one_more.py").write_text(
-        f'import sqlalchemy as sa\nfrom alembic import op\n\nrevision = "9999"\ndown_revision = "{newest}"\n\n\n'
+        f'import sqlalchemy as sa\nfrom alembic import op\n\nrevision = "9999"\ndown_revision = "{newest}"\n'
+        f"ONLY_ADDS = {adds}\n\n\n"
         f"def upgrade() -> None:\n    {change}\n"
     )
     return migrations

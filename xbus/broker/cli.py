@@ -127,7 +127,6 @@ def _start(
         return ending.STOPPED
     _stop_at_signal()
     try:
-        schema.check(config.database.url)  # another version may have changed it meanwhile
         code = daemon.run(config, folder, only=None, ready_file=ready_file, lease=lease)
         return ending.NOT_NOW if lease.is_handed_over else code
     except TakenOver as error:

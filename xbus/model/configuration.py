@@ -50,6 +50,12 @@ configuration = Table(
         "How often graphs were edited by SQL: a running broker reads all of them anew.",
         server_default="0",
     ),
+    required(
+        "oldest_schema",
+        String(4),
+        "Programs for this schema, and for later ones, may use it.",
+        server_default="0100",
+    ),
     comment="One row: the version of the whole configuration.",
 )
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.schema import check_connection
 from xbus.errors import Refused
 
 LEAD = "broker"
@@ -156,11 +157,15 @@ def take(connection: sa.Connection, broker: BrokerPlace, seconds: float, at_once
         broker: the one that looks.
         seconds: how long it leads without renewing that.
         at_once: whether it leads whoever does so now.
+
+    Raises:
+        SchemaError: nobody leads, and this program can't use the schema.
     """
     connection.exec_driver_sql(_AT_ONCE)
     connection.execute(_NOTE, asdict(broker))
     if not at_once and _leader(brokers := read_brokers(connection)) is not None:
         return Looked(None, brokers)
+    check_connection(connection)
     connection.execute(_FORGET)
     values = {"name": broker.name, "seconds": seconds, "at_once": at_once}
     epoch = connection.execute(_TAKE, values).scalar()

@@ -8,6 +8,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.schema import SetColumnComment, SetTableComment
 
+from xbus import model
 from xbus.broker.journal.database.connection import is_missing_file, reading, writing
 from xbus.errors import SchemaError
 from xbus.model import metadata, views
@@ -27,6 +28,9 @@ PLACES = (HERE.parent / "migrations", HERE.parents[3] / "alembic")
 ALEMBIC = sa.table("alembic_version", sa.column("version_num", sa.Text))
 """The table in which Alembic keeps the version."""
 
+ONLY_ADDS = "ONLY_ADDS"
+"""A migration that sets this to true lets earlier programs go on: it adds tables, or columns with defaults."""
+
 ONE_AT_A_TIME = 0x58627573
 """The key of PostgreSQL's advisory lock under which the schema is changed; any number that nobody else takes."""
 
@@ -38,8 +42,10 @@ def upgrade(url: str, migrations: Path | None = None) -> None:
         url: the database's SQLAlchemy URL.
         migrations: the folder of the migrations; None for this program's.
 
+    A newer schema that this program may use stays as it is.
+
     Raises:
-        SchemaError: the schema is newer than this program, or unreleased, or the database has other tables.
+        SchemaError: this program is too old for the schema, or that is unreleased, or the database has other tables.
         JournalUnavailable: the database can't be reached or written.
         ConfigurationError: the URL names neither SQLite nor PostgreSQL.
     """
@@ -51,11 +57,12 @@ def upgrade_connection(connection: sa.Connection, migrations: Path | None = None
     """Upgrade as :func:`upgrade` does, in the transaction of the only connection of a database.
 
     Raises:
-        SchemaError: the schema is newer than this program, or unreleased, or the database has other tables.
+        SchemaError: this program is too old for the schema, or that is unreleased, or the database has other tables.
     """
     # Alembic takes as long to import as a whole command should take, and only an upgrade needs it.
     from alembic import command
     from alembic.config import Config
+    from alembic.script import ScriptDirectory
 
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(ONE_AT_A_TIME)))
@@ -64,7 +71,8 @@ def upgrade_connection(connection: sa.Connection, migrations: Path | None = None
     before = _version(connection)
     if before is None:
         _refuse_foreign_tables(connection)
-    _refuse_others(before, versions)
+    if before is not None and not _is_known(connection, before, versions):
+        return
     configuration = Config()
     configuration.set_main_option("script_location", str(folder).replace("%", "%%"))
     configuration.set_main_option("path_separator", "os")
@@ -73,6 +81,13 @@ def upgrade_connection(connection: sa.Connection, migrations: Path | None = None
     after = versions[-1]
     if before != after:
         _comment(connection)
+        made = [
+            each
+            for each in ScriptDirectory.from_config(configuration).walk_revisions()
+            if each.revision > (before or "")
+        ]
+        if changing := [each.revision for each in made if not getattr(each.module, ONLY_ADDS, False)]:
+            connection.execute(sa.update(model.configuration).values(oldest_schema=max(changing)))
     log.info("schema %s", "unchanged" if before == after else "upgraded", extra={"action": "upgrade", "version": after})
 
 
@@ -84,7 +99,7 @@ def check(url: str, migrations: Path | None = None) -> None:
         migrations: the folder of the migrations; None for this program's.
 
     Raises:
-        SchemaError: the schema is missing, older, newer or unreleased.
+        SchemaError: the schema is missing, older, too new or unreleased.
         JournalUnavailable: the database can't be reached.
         ConfigurationError: the URL names neither SQLite nor PostgreSQL.
     """
@@ -98,14 +113,13 @@ def check_connection(connection: sa.Connection, migrations: Path | None = None) 
     """Check as :func:`check` does, over an open connection.
 
     Raises:
-        SchemaError: the schema is missing, older, newer or unreleased.
+        SchemaError: the schema is missing, older, too new or unreleased.
     """
     versions = _versions(migrations or _migrations())
     version, wanted = _version(connection), versions[-1]
     if version is None:
         raise _not_set_up()
-    _refuse_others(version, versions)
-    if version != wanted:
+    if _is_known(connection, version, versions) and version != wanted:
         raise SchemaError(
             f"the database is older than this program (its schema is {version}, {wanted} is needed)",
             "stop the brokers on it, then run setup_xbusbroker with the same configuration",
@@ -125,11 +139,17 @@ def _refuse_foreign_tables(connection: sa.Connection) -> None:
         )
 
 
-def _refuse_others(version: str | None, versions: Sequence[str]) -> None:
-    """Refuse the schema of a newer program, and one of which no migration knows."""
-    if version is None or version in versions:
-        return
+def _is_known(connection: sa.Connection, version: str, versions: Sequence[str]) -> bool:
+    """Tell a schema of this program, or of an earlier one, from that of a later one which this program may use.
+
+    Raises:
+        SchemaError: this program is too old for the schema, or no migration knows it.
+    """
+    if version in versions:
+        return True
     if VERSION.fullmatch(version) and version > versions[-1]:
+        if connection.execute(sa.select(model.configuration.c.oldest_schema)).scalar_one() <= versions[-1]:
+            return False
         raise SchemaError(
             f"this program is older than the database (its schema is {version})", "install the newer version of xbusd"
         )
