@@ -32,6 +32,7 @@ from xbus.rpc.owed_calls import Callee
 from xbus.rpc.rests import Rests
 from xbus.supervision.health import Health
 from xbus.testing.journal import Database, VirtualJournal
+from xbus.testing.loop import context_of
 from xbus.testing.network import VirtualConnection, VirtualProcess
 from xbus.testing.pull.verbs import ReadingVerbs
 from xbus.testing.timing import Timing
@@ -151,7 +152,9 @@ class VirtualBroker:
         clock: Clock,
         settings: VirtualSettings,
     ) -> None:
-        self._journal = VirtualJournal(database, timing, settings.segment_bytes)
+        self.context = context_of(self)
+        """That of all its code, so that its loop can freeze it."""
+        self._journal = self.context.run(VirtualJournal, database, timing, settings.segment_bytes)
         self._processes = processes
         self._timing = timing
         self._clock = clock
@@ -161,7 +164,7 @@ class VirtualBroker:
         """The messages of this turn of the loop."""
         self.is_up = asyncio.Event()
         self.is_dead = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="broker")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="broker", context=self.context)
 
     async def _run(self) -> None:
         while True:
@@ -261,7 +264,7 @@ class VirtualBroker:
         packed = pack([token_of(emitter_id), entries, in_order])
         message = _Message(cast("list[Value]", unpack(packed)), len(packed))
         if not self._messages:
-            asyncio.get_running_loop().call_soon(self._take_messages)
+            asyncio.get_running_loop().call_soon(self._take_messages, context=self.context)
         self._messages.append(message)
         return message.answered
 
@@ -311,7 +314,7 @@ class VirtualBroker:
         async def answer() -> T:
             return await outcome
 
-        answering = asyncio.ensure_future(answer())
+        answering = asyncio.get_running_loop().create_task(answer(), context=self.context)
         dying = asyncio.ensure_future(self.is_dead.wait())
         try:
             await asyncio.wait([answering, dying], return_when=asyncio.FIRST_COMPLETED)

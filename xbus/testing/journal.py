@@ -7,6 +7,7 @@ import asyncio
 import math
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -119,6 +120,8 @@ class VirtualJournal:
         self._timer: asyncio.TimerHandle | None = None
         self._faults_known = 0
         self._is_dead = False
+        self._context = copy_context()
+        """That of the broker: others call it, and its process may be frozen."""
 
     def open(self) -> None:
         """Take over from the broker before, which wrote under the same name.
@@ -202,7 +205,7 @@ class VirtualJournal:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_later(seconds, self._commit)
+        self._timer = loop.call_later(seconds, self._commit, context=self._context)
 
     def _commit(self) -> None:
         self._timer = None

@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
@@ -10,6 +12,36 @@ T = TypeVar("T")
 
 TURN_SECONDS = 1e-6
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+PROCESS: ContextVar[object] = ContextVar("process", default=None)
+"""The process whose code runs, where that can be frozen by itself."""
+
+
+def context_of(process: object) -> Context:
+    """Make the context of all that a process does."""
+    made = copy_context()
+    made.run(PROCESS.set, process)
+    return made
+
+
+class _Ready(deque[asyncio.Handle]):
+    """The handles that run next; those of frozen processes wait.
+
+    Args:
+        frozen: the handles that wait, by process.
+    """
+
+    def __init__(self, frozen: dict[object, list[asyncio.Handle]]) -> None:
+        super().__init__()
+        self._frozen = frozen
+
+    def append(self, handle: asyncio.Handle, /) -> None:
+        waiting = self._frozen.get(handle._context[PROCESS]) if self._frozen else None  # type: ignore[attr-defined]
+        if waiting is None:
+            super().append(handle)
+        else:
+            waiting.append(handle)
 
 
 class Stuck(Exception):
@@ -35,8 +67,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now = 0.0
         self.turns = 0
         self._selector = self
+        self._frozen: dict[object, list[asyncio.Handle]] = {}
+        self._ready: deque[asyncio.Handle] = _Ready(self._frozen)
         numbers = itertools.count()
         self.set_task_factory(lambda loop, work, **options: NumberedTask(next(numbers), work, loop=loop, **options))
+
+    def freeze(self, process: object) -> None:
+        """Run nothing of a process until :meth:`thaw`, as after SIGSTOP; its time goes on."""
+        ready = [*self._ready]
+        self._frozen[process] = []
+        self._ready.clear()
+        for handle in ready:
+            self._ready.append(handle)
+
+    def thaw(self, process: object) -> None:
+        """Run what a process has missed, in its order."""
+        self._ready.extend(self._frozen.pop(process))
 
     def time(self) -> float:
         """Give the seconds of virtual time since the loop was made."""

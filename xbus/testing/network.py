@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Protocol
 
@@ -47,6 +48,8 @@ class VirtualProcess:
         self.served: Served | None = None
         self.is_stopped = False
         self.connections: list[VirtualConnection] = []
+        self.context = copy_context()
+        """That of its code, which those do not share who call it."""
 
     def start(self) -> None:
         """Run; a process that runs already goes on."""
@@ -84,6 +87,7 @@ class VirtualConnection:
         self._process = process
         self._timing = timing
         self._on_lost = on_lost
+        self._context = copy_context()
         self._loop = asyncio.get_running_loop()
         self._caller = channel or b"%d" % next(self._numbers)
         self.connection = channel
@@ -115,7 +119,7 @@ class VirtualConnection:
         self._settled.clear()
         owed.add_done_callback(lambda answer: self._answered(answer, told))
         self._last_arrival = max(self._last_arrival, self._loop.time() + self._timing.way())
-        self._loop.call_at(self._last_arrival, self._arrive, verb, packed, owed)
+        self._loop.call_at(self._last_arrival, self._arrive, verb, packed, owed, context=self._process.context)
         if timeout is not None:
             self._loop.call_later(timeout, _fail, told, TimedOut(f"no answer to {verb} within {timeout:g} s"))
         return told
@@ -197,7 +201,7 @@ class VirtualConnection:
         if not self.is_lost:
             self.is_lost = True
             self._leave()
-            self._loop.call_later(self._timing.notice(), self._notice)
+            self._loop.call_later(self._timing.notice(), self._notice, context=self._context)
             self._let_notice()
 
     def _notice(self) -> None:
@@ -222,7 +226,9 @@ class VirtualConnection:
 
     def _let_notice(self) -> None:
         if self.connection is not None:
-            self._loop.call_later(self._timing.notice(), self._process.miss, self.connection)
+            self._loop.call_later(
+                self._timing.notice(), self._process.miss, self.connection, context=self._process.context
+            )
 
     def _leave(self) -> None:
         if self in self._process.connections:
