@@ -1,6 +1,7 @@
 """The lease of the brokers of one journal on PostgreSQL."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 import sqlalchemy as sa
@@ -10,7 +11,7 @@ from xbus import model
 from xbus.broker.journal.database.connection import connected
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.leadership import BrokerPlace, Looked, give_back, hand_over, read_brokers, renew, take
-from xbus.errors import Refused
+from xbus.errors import Refused, SchemaError
 
 A, B, C = (
     BrokerPlace(name, f"tcp://{name}:1984", f"tcp://{name}:4891", "0.3.0", f"process 1 on {name}") for name in "abc"
@@ -147,3 +148,32 @@ def test_one_that_was_to_lead_next_and_is_gone_is_waited_for_no_longer(engine: s
         give_back(connection, A, 1)
         connection.execute(sa.text("UPDATE broker SET looked_at = looked_at - interval '4 seconds'"))
     assert look(engine, A) == (2, None)
+
+
+def test_one_that_can_not_use_the_tables_does_not_lead(engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    assert look(engine, A) == (1, None), "a later version that only adds"
+    with engine.begin() as connection:
+        connection.execute(sa.update(model.configuration).values(oldest_schema="9999"))
+    assert look(engine, B) == (None, A), "it may stand by"
+    with engine.begin() as connection:
+        give_back(connection, A, 1)
+    with pytest.raises(SchemaError, match="this program is older than the database"):
+        look(engine, B)
+    assert not leads(engine)
+
+
+def test_a_row_that_was_edited_by_hand_costs_its_holder_the_lease(engine: sa.Engine) -> None:
+    look(engine, A)
+    look(engine, B)
+    with engine.begin() as connection:
+        connection.execute(
+            sa.update(model.lease).values(broker="nobody", epoch=7, until=datetime(2026, 1, 1, tzinfo=UTC))
+        )
+    assert renewed(engine, A, 1) == (None, None)
+    assert look(engine, B) == (8, None)
+    with engine.begin() as connection:
+        connection.execute(sa.delete(model.lease))
+        connection.execute(sa.delete(model.broker))
+    assert renewed(engine, B, 8) == (1, None), "as where the database went back"

@@ -115,7 +115,7 @@ class SimulatedEmitter:
         broker = self._broker()
         if broker is None or not broker.serves:
             raise ConnectionLost("no broker is there")
-        outcome = getattr(broker.front, verb)(self._emitter_id, *args, **options)
+        outcome = broker.context.run(getattr(broker.front, verb), self._emitter_id, *args, **options)
         if hasattr(outcome, "__await__"):
             outcome = await broker.unless_dead(outcome)
         await asyncio.sleep(self._choices.choice(WAY_SECONDS))

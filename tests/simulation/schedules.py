@@ -22,6 +22,10 @@ BURST_ENVELOPES = (5, 40)
 """The share of the steps in which two emitters put so many envelopes each at once. A message of more than
 ``groups.SPAN_ENVELOPES`` goes on in spans. More of them would take most of the time."""
 
+FREEZE = 0.1
+FREEZE_SECONDS = (0.2, 1.0, 3.0, 5.0, 12.0)
+"""The share of the steps in which the broker is frozen, and for how long. Behind 3 seconds another one leads."""
+
 PAUSED_KINDS = (PauseKind.ROLE, PauseKind.SERVICE, PauseKind.TYPE, PauseKind.EMITTER)
 """The kinds that this bus has entries of."""
 
@@ -66,7 +70,8 @@ def run_schedule(seed: int, *, ask_why: bool = False) -> Outcome:
     world = World(seed, Variant.chosen(random.Random(f"variant {seed}")))
     try:
         with quiet():
-            playing = _play(world, random.Random(f"schedule {seed}"), random.Random(f"bursts {seed}"))
+            others = (random.Random(f"{what} {seed}") for what in ("bursts", "freezes"))
+            playing = _play(world, random.Random(f"schedule {seed}"), *others)
             if ask_why:
                 playing = _ask_meanwhile(world, Asker(world, seed, STORES), playing)
             world.run(playing)
@@ -98,7 +103,7 @@ async def _ask_meanwhile(world: World, asker: Asker, playing: Coroutine[Any, Any
     asker.ask_all()
 
 
-async def _play(world: World, choices: random.Random, bursts: random.Random) -> None:
+async def _play(world: World, choices: random.Random, bursts: random.Random, freezes: random.Random) -> None:
     await world.begin()
     async with asyncio.TaskGroup() as strikes:
         for _ in range(STEPS):
@@ -121,6 +126,8 @@ async def _play(world: World, choices: random.Random, bursts: random.Random) -> 
                         world.put(login, "notes", 1, key=bursts.choice(KEYS))
             await asyncio.sleep(choices.choice((0.0, 0.01, 0.3, 2.0)))
             strikes.create_task(_strike(world, choices))
+            if freezes.random() < FREEZE:
+                strikes.create_task(world.freeze_broker(freezes.choice(FREEZE_SECONDS)))
             await asyncio.sleep(choices.choice((0.0, 0.05, 1.0)))
     await world.drain()
 

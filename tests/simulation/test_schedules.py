@@ -62,6 +62,29 @@ def test_nothing_begins_at_a_paused_store_and_nothing_comes_twice(seed: int) -> 
         world.close()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_broker_that_was_frozen_hands_nothing_out_when_another_one_leads(seed: int) -> None:
+    """What it wrote when it woke up is refused, and the promises hold."""
+    world, choices = World(seed, Variant.chosen(random.Random(f"variant {seed}"))), random.Random(f"frozen {seed}")
+
+    async def play() -> None:
+        await world.begin()
+        for seconds in (0.2, 3.0, 12.0):
+            for _ in range(15):
+                world.emit(choices.choice(TYPES), 2, in_one_call=choices.random() < 0.5)
+                await asyncio.sleep(choices.choice((0.0, 0.05, 0.2)))
+            await world.freeze_broker(seconds)
+            await asyncio.sleep(1)
+        await world.drain()
+
+    try:
+        with quiet():
+            world.run(play())
+            world.check()
+    finally:
+        world.close()
+
+
 LEAST_BROUGHT = 10
 """At least so many commits of a schedule bring what is next; with less it would show little."""
 

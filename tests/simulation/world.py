@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 import random
 import uuid
 from collections.abc import Coroutine, Sequence
@@ -36,6 +37,10 @@ STAMPS = {"notes": 0, "flights": 1, "fares": 2, chaining.COPIES: 0}
 """How many workers mark an item of a type on its way to the stores."""
 
 STORES = ("store_1", "store_2")
+
+LEASE_SECONDS = 3.0
+RENEWAL_SECONDS = 1.0
+"""A broker that wakes up notices within so many seconds that it leads no more."""
 
 KEYED, HEADED = 0.3, 0.3
 """The shares of the envelopes that are put in groups with an idempotency key, and with headers."""
@@ -184,6 +189,31 @@ class World:
             return
         await asyncio.sleep(seconds)
         self._start_broker()
+        self._strike()
+
+    async def freeze_broker(self, seconds: float) -> None:
+        """It is frozen. Where its lease ends meanwhile another one leads; it hands nothing out any more, and ends."""
+        frozen = self.broker
+        if frozen is None or frozen.is_dead.is_set():
+            return
+        self._strike()
+        self.broker = None
+        frozen.lead_until(self.loop.time() + LEASE_SECONDS)
+        self.loop.freeze(frozen)
+        await asyncio.sleep(min(seconds, LEASE_SECONDS))
+        if seconds < LEASE_SECONDS:
+            self.loop.thaw(frozen)
+            frozen.lead_until(math.inf)
+            self.broker = frozen
+        else:
+            frozen.is_dead.set()  # to its programs, which hear nothing of it
+            self._start_broker()
+            await asyncio.sleep(seconds - LEASE_SECONDS)
+            handed_out = frozen.handed_out
+            self.loop.thaw(frozen)
+            await asyncio.sleep(RENEWAL_SECONDS)
+            assert frozen.handed_out == handed_out, "a broker that led no more has handed something out"
+            await frozen.kill()
         self._strike()
 
     async def restart_recipient(self, login: str, seconds: float) -> None:

@@ -23,7 +23,7 @@ from xbus.broker.journal.writes.bots import FireSlots
 from xbus.broker.sessions import Sessions
 from xbus.clock import Clock
 from xbus.config import BackSettings
-from xbus.errors import ConnectionLost, JournalUnavailable, Refused, XbusError
+from xbus.errors import ConnectionLost, Fenced, JournalUnavailable, Refused, XbusError
 from xbus.ids import Ids
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import Value, pack, unpack
@@ -270,7 +270,7 @@ class VirtualBroker:
 
     def _take_messages(self) -> None:
         messages, self._messages = self._messages, []
-        if self.serves:
+        if messages:
             self._groups.put_envelopes(messages, _give)
 
     async def answer_reader(self, name: str, args: object) -> Value:
@@ -326,6 +326,15 @@ class VirtualBroker:
                 task.cancel()
             await asyncio.gather(answering, dying, return_exceptions=True)
 
+    def lead_until(self, moment: float) -> None:
+        """Hand nothing out behind a moment on the loop's clock."""
+        self._journal.lease_until = moment
+
+    @property
+    def handed_out(self) -> int:
+        """The number of its calls to recipients, but for those that ask for life."""
+        return sum(connection.made for connection in self._connections)
+
     async def stop(self) -> bool:
         """Stop in order, so that work under way may end; false if the broker is killed meanwhile."""
         if self.is_up.is_set():
@@ -338,10 +347,16 @@ class VirtualBroker:
     async def kill(self) -> None:
         """End as by SIGKILL: nothing more is written, sent or answered."""
         self.is_dead.set()
+        self._messages.clear()
         self._journal.kill()
         for connection in self._connections:
             connection.kill()
         self._task.cancel()
         await asyncio.wait([self._task])
-        if not self._task.cancelled() and (error := self._task.exception()) is not None:
+        if not self._task.cancelled() and (error := self._task.exception()) is not None and not _is_fenced(error):
             raise error
+
+
+def _is_fenced(error: BaseException) -> bool:
+    """Check whether a broker died because another one had taken over."""
+    return isinstance(error, BaseExceptionGroup) and error.split(Fenced)[1] is None

@@ -19,7 +19,7 @@ from xbus.broker.journal.commit.statements import News
 from xbus.broker.journal.commit.writer import UNPROMISED_SECONDS
 from xbus.broker.journal.database.engine import journal_errors
 from xbus.broker.journal.writes import Append, Sealed, Write, WriteAnswer
-from xbus.errors import XbusError
+from xbus.errors import Fenced, XbusError
 from xbus.loop_turn import LoopTurn
 from xbus.testing.images import opened
 from xbus.testing.timing import Timing
@@ -109,7 +109,8 @@ class VirtualJournal:
 
     def __init__(self, database: Database, timing: Timing, max_segment_bytes: int) -> None:
         self.turn = LoopTurn()
-        self.leads_until: Callable[[], float] = lambda: math.inf
+        self.lease_until = math.inf
+        self.leads_until: Callable[[], float] = lambda: self.lease_until
         self._database = database
         self._timing = timing
         self._committer = Committer(database.engine, "broker", max_segment_bytes)
@@ -120,6 +121,7 @@ class VirtualJournal:
         self._timer: asyncio.TimerHandle | None = None
         self._faults_known = 0
         self._is_dead = False
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._context = copy_context()
         """That of the broker: others call it, and its process may be frozen."""
 
@@ -196,8 +198,12 @@ class VirtualJournal:
             return statement(connection, *args, **kwargs)
 
     async def ended(self) -> None:
-        """Wait for ever: nothing ends it but the end of the broker."""
-        await asyncio.get_running_loop().create_future()
+        """Wait until another broker has taken over.
+
+        Raises:
+            Fenced: one has.
+        """
+        await self._ended
 
     def _commit_soon(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -209,10 +215,15 @@ class VirtualJournal:
 
     def _commit(self) -> None:
         self._timer = None
-        if self._undecided:
-            self._decide()
         group, self._pending = self._pending, []
-        answers = self._committer.do([call for call, _ in group])
+        try:
+            if self._undecided:
+                self._decide()
+            answers = self._committer.do([call for call, _ in group])
+        except Fenced as error:
+            self.kill()
+            self._ended.set_exception(error)
+            return
         self._undecided += [pending for pending, answer in zip(group, answers, strict=True) if answer is UNDECIDED]
         self._tell(group, answers)
         if self._undecided:

@@ -37,7 +37,7 @@ class _Ready(deque[asyncio.Handle]):
         self._frozen = frozen
 
     def append(self, handle: asyncio.Handle, /) -> None:
-        waiting = self._frozen.get(handle._context[PROCESS]) if self._frozen else None  # type: ignore[attr-defined]
+        waiting = self._frozen.get(handle._context.get(PROCESS)) if self._frozen else None  # type: ignore[attr-defined]
         if waiting is None:
             super().append(handle)
         else:
@@ -74,11 +74,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def freeze(self, process: object) -> None:
         """Run nothing of a process until :meth:`thaw`, as after SIGSTOP; its time goes on."""
-        ready = [*self._ready]
         self._frozen[process] = []
-        self._ready.clear()
-        for handle in ready:
+        # The loop has counted what is ready: nothing takes the places of the handles that wait.
+        nothing = asyncio.Handle(self._write_to_self, (), self)
+        nothing.cancel()
+        for _ in range(len(self._ready)):
+            handle, before = self._ready.popleft(), len(self._ready)
             self._ready.append(handle)
+            if len(self._ready) == before:
+                self._ready.append(nothing)
 
     def thaw(self, process: object) -> None:
         """Run what a process has missed, in its order."""

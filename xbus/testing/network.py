@@ -92,6 +92,8 @@ class VirtualConnection:
         self._caller = channel or b"%d" % next(self._numbers)
         self.connection = channel
         self._owed: list[asyncio.Future[Any]] = []
+        self.made = 0
+        """The number of calls, but for those that ask for life."""
         self.heard_at: float | None = None
         """When the last answer came, on the loop's clock; None before the first."""
         self._settled = asyncio.Event()
@@ -113,6 +115,7 @@ class VirtualConnection:
             told.set_exception(ConnectionLost("the connection is gone"))
             told.exception()
             return told
+        self.made += verb != "ping"
         packed = pack(args)
         owed: asyncio.Future[Any] = self._loop.create_future()
         self._owed.append(owed)
