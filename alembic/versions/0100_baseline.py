@@ -5,6 +5,7 @@ changes are migrations behind this one.
 """
 
 from typing import Any
+from uuid import uuid4
 
 import sqlalchemy as sa
 from alembic import op
@@ -170,6 +171,7 @@ COLUMNS: dict[str, list[sa.schema.SchemaItem]] = {
         *_columns("version", COUNTER),
         *_columns("changing", sa.Boolean, server_default=sa.false()),
         *_columns("graph_edits", sa.Integer, server_default="0"),
+        *_columns("bus", sa.String(32)),
         *_columns("oldest_schema", sa.String(4), server_default="0100"),
     ],
     "event_type": [
@@ -638,7 +640,7 @@ for _name, _items in COLUMNS.items():
     sa.Table(_name, TABLES, *_items, sqlite_autoincrement=_name in AUTOINCREMENT)
 
 FIRST_ROWS = {
-    "configuration": {"id": 1, "version": 1},
+    "configuration": {"id": 1, "version": 1, "bus": uuid4().hex},
     "head": {"id": 1, "position": 0},
     "contents_end": {"id": 1, "position": 0},
     "audit_head": {"id": 1, "number": 0, "hash": bytes(32), "cut_number": 0, "cut_hash": bytes(32)},

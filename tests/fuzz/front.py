@@ -34,7 +34,7 @@ from xbus.broker.front.verbs import (
     RepeatBatchVerbs,
     RepeatVerbs,
 )
-from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.health_verbs import LeaderVerbs
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.configuration import set_password
 from xbus.broker.journal.journal import Journal
@@ -108,6 +108,7 @@ EXPECTED: Mapping[str, Sequence[str]] = {
     "xbus.list_tokens": ("token",),
     "xbus.revoke_token": ("token", "text"),
     "xbus.health": (),
+    "xbus.leads": (),
     "xbus.refused": ("id",),
     "xbus.slowed": ("number",),
 }
@@ -132,7 +133,7 @@ READS_TABLES = frozenset(
 CHOICES = tuple(verb for verb in EXPECTED for _ in range(1 if verb in READS_TABLES else 4))
 """The verbs, each as often as it is chosen."""
 
-FOR_ALL = frozenset({"login", "xbus.login", "xbus.health", "xbus.refused", "xbus.slowed"})
+FOR_ALL = frozenset({"login", "xbus.login", "xbus.health", "xbus.leads", "xbus.refused", "xbus.slowed"})
 """The verbs that need no token."""
 
 OLD_REFUSALS: Sequence[Value] = ("", False, [], [False, None])
@@ -241,7 +242,7 @@ class _Bench:
             RepeatVerbs(repeating, sessions),
             RepeatBatchVerbs(repeating, sessions),
             ProvisioningVerbs(Provisioning(journal, configuration, sessions, clock), sessions),
-            HealthVerbs(health),
+            LeaderVerbs(health, configuration),
             RefusalVerbs(refusals),
             knows=sessions.knows,
             note_error=RefusalNotes(sessions, refusals).note,

@@ -64,7 +64,9 @@ def test_the_views_have_the_columns_of_the_model(engine: sa.Engine) -> None:
 
 def test_first_rows(engine: sa.Engine) -> None:
     with engine.connect() as connection:
-        assert connection.execute(sa.select(configuration)).all() == [(1, 1, False, 0, "0100")]
+        (row,) = connection.execute(sa.select(configuration)).all()
+        assert (*row[:4], *row[5:]) == (1, 1, False, 0, "0100")
+        assert len(row.bus) == 32
         assert connection.execute(sa.select(head)).all() == [(1, 0)]
         assert connection.execute(sa.select(writer)).all() == []
 

@@ -1,11 +1,13 @@
-"""The health verb of both sockets, and ports that answer nothing else; they need no login, and no database."""
+"""The verbs of both sockets that need no login and no database, and ports that answer health alone."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from xbus.broker.configuration import Configuration
 from xbus.clock import SystemClock
 from xbus.config import Config
 from xbus.errors import Failed
+from xbus.rpc.client import LEADS
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.context import new_context
 from xbus.rpc.dispatch import Dispatch, verb
@@ -30,6 +32,24 @@ class HealthVerbs:
     @verb("xbus.health")
     def health(self) -> HealthReport:
         return self._health.report()
+
+
+class LeaderVerbs(HealthVerbs):
+    """Verbs of health, and one by which clients of several brokers find the one that leads.
+
+    Args:
+        health: of this process.
+        configuration: has the id of the bus.
+    """
+
+    def __init__(self, health: Health, configuration: Configuration) -> None:
+        super().__init__(health)
+        self._configuration = configuration
+
+    @verb(LEADS)
+    def leads(self) -> str:
+        """Give the id of the bus; a broker that stands by fails in its place."""
+        return self._configuration.catalog.bus
 
 
 class HealthAlone(Dispatch):

@@ -50,6 +50,7 @@ configuration = Table(
         "How often graphs were edited by SQL: a running broker reads all of them anew.",
         server_default="0",
     ),
+    required("bus", String(32), "A random id of the bus, the same in all copies of its journal."),
     required(
         "oldest_schema",
         String(4),

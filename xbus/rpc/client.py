@@ -10,7 +10,7 @@ from functools import partial
 
 from xbus.backoff import Backoff
 from xbus.clock import Clock, SystemClock
-from xbus.errors import CallError, ConfigurationError, ConnectionLost, Failed, ProtocolError
+from xbus.errors import CallError, ConfigurationError, ConnectionLost, Failed, ProtocolError, Refused
 from xbus.loop_turn import LoopTurn
 from xbus.rpc.answering import Channels
 from xbus.rpc.codec import Frame, Value
@@ -30,6 +30,9 @@ IPC = "ipc://"
 
 NOT_LEADING = "not_leading"
 """The code of a broker that stands by: another one leads."""
+
+LEADS = "xbus.leads"
+"""The verb of a broker that leads: it gives the id of its bus. One that stands by fails with ``not_leading``."""
 
 ROUND_SECONDS = 0.1
 LONGEST_ROUND_SECONDS = 0.5
@@ -90,6 +93,8 @@ class Client(OwedCalls):
         self._next: asyncio.TimerHandle | None = None
         self._is_connected = False
         """Whether calls are sent to a server, which leads."""
+        self._bus = ""
+        """The id of the bus of the first server that led."""
         self._asked: int | None = None
         """The number of the call by which a server is asked whether it leads."""
         self._is_closed = False
@@ -202,7 +207,7 @@ class Client(OwedCalls):
             self._next.cancel()
             self._next = None
         if len(self._places) > 1 and not self._is_connected:
-            self._asked = self.ask_first(send, "ping", partial(self._answers, send))
+            self._asked = self.ask_first(send, LEADS, partial(self._answers, send))
         else:
             self._begin(send)
 
@@ -214,18 +219,29 @@ class Client(OwedCalls):
         self._sends_by(send)
         self.send_unsent()
 
-    def _answers(self, send: SendFrames, _: Value, error: CallError | None) -> None:
-        """Call the server that has answered, unless it stands by. One that knows no such verb leads, too."""
+    def _answers(self, send: SendFrames, bus: Value, error: CallError | None) -> None:
+        """Call the server that has answered, if it leads and is of the same bus. An older one knows no such verb."""
         self._asked = None
-        if error is None or error.code != NOT_LEADING:
-            self._begin(send)
-        else:
+        if isinstance(error, Failed):
             self.stands_by = error
             self._turn_to_next()
+            return
+        if isinstance(bus, str) and bus:
+            self._bus = self._bus or bus
+            if bus != self._bus:
+                self._refuse(self._other_bus())
+                return
+        self._begin(send)
+
+    def _other_bus(self) -> Refused:
+        place = self._places[self._place].endpoint
+        return Refused(f"the broker at {place} is of another bus", "give addresses of one bus", code="other_bus")
 
     def refused(self, refusal: ConnectionRefusal) -> None:
         """Fail the calls that wait for a connection, and those that are made until there is one."""
-        error = self._why_refused(refusal)
+        self._refuse(self._why_refused(refusal))
+
+    def _refuse(self, error: CallError) -> None:
         log.info("%s: no connection was made", self.name, extra={"action": "connection_refused", "code": error.code})
         if not self._is_closed:
             self.refusal = error

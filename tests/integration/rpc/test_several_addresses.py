@@ -1,6 +1,7 @@
 """A client with several addresses calls the server that leads."""
 
 import asyncio
+import contextlib
 import socket
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.integration.rpc.conftest import SECONDS, Connect, Serve
 from tests.integration.rpc.verbs import Verbs
 from tests.support.waiting import eventually
-from xbus.errors import ConfigurationError, ConnectionLost, Failed
+from xbus.errors import ConfigurationError, ConnectionLost, Failed, Refused
 from xbus.rpc.curve import parse_addresses, shown
 from xbus.rpc.dispatch import verb
 
@@ -21,11 +22,13 @@ class MayLead(Verbs):
     def __init__(self) -> None:
         super().__init__()
         self.leads = False
+        self.bus_id = "ours"
 
-    @verb("ping")
-    def ping(self) -> None:
+    @verb("xbus.leads")
+    def bus(self) -> str:
         if not self.leads:
             raise Failed("another broker leads", code="not_leading")
+        return self.bus_id
 
 
 class LeadsNoMore:
@@ -75,6 +78,23 @@ async def test_calls_wait_for_one_that_leads(serve: Serve, connect: Connect) -> 
     servers[1].leads = True
     assert await waits == 1
     assert [each.called for each in servers] == [[], [1]]
+
+
+async def test_one_of_another_bus_is_refused(serve: Serve, connect: Connect) -> None:
+    servers = [MayLead(), MayLead()]
+    started = [serve(each) for each in servers]
+    for each in servers:
+        each.leads = True
+    servers[1].bus_id = "theirs"
+    client = connect(",".join(address for _, address in started))
+    assert await client.call("xbus.note", 1, timeout=SECONDS) == 1
+    started[0][0].close()
+    with pytest.raises(Refused) as caught:
+        while True:
+            with contextlib.suppress(ConnectionLost):
+                await client.call("xbus.note", 2, timeout=SECONDS)
+    assert caught.value.code == "other_bus"
+    assert servers[1].called == []
 
 
 async def test_one_that_the_system_alone_answers_for_is_passed(serve: Serve, connect: Connect) -> None:

@@ -26,7 +26,7 @@ from xbus.broker.back.verbs import (
     ReaderVerbs,
     SubscriptionVerbs,
 )
-from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.health_verbs import LeaderVerbs
 from xbus.broker.housekeeping.archiving import LOOK_SECONDS, ArchiveKeeper, archive_command, restore_command
 from xbus.broker.housekeeping.audit import AuditKeeper
 from xbus.broker.housekeeping.contents import ContentsKeeper
@@ -209,7 +209,7 @@ class BackPart:
                 ),
                 ReaderVerbs(self._back.readers, self._sessions),
                 SubscriptionVerbs(self._subscriptions, self._back.readers, self._sessions),
-                HealthVerbs(shared.health),
+                LeaderVerbs(shared.health, shared.configuration),
                 InsightVerbs(self._back),
                 knows=self._sessions.knows,
             ),

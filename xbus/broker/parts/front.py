@@ -26,7 +26,7 @@ from xbus.broker.front.verbs import (
     RepeatVerbs,
     ThrottlingDispatch,
 )
-from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.health_verbs import LeaderVerbs
 from xbus.broker.housekeeping.archiving import restore_command
 from xbus.broker.housekeeping.damage import DamageKeeper
 from xbus.broker.housekeeping.looks import look_regularly
@@ -141,7 +141,7 @@ class FrontPart:
             RepeatVerbs(repeating, self._sessions),
             RepeatBatchVerbs(repeating, self._sessions),
             ProvisioningVerbs(provisioning, self._sessions),
-            HealthVerbs(shared.health),
+            LeaderVerbs(shared.health, shared.configuration),
             RefusalVerbs(refusals),
             sessions=self._sessions,
             throttle=checks.throttle,

@@ -140,7 +140,7 @@ def _refuse_foreign_tables(connection: sa.Connection) -> None:
 
 
 def _is_known(connection: sa.Connection, version: str, versions: Sequence[str]) -> bool:
-    """Tell a schema of this program, or of an earlier one, from that of a later one which this program may use.
+    """Tell a schema that this program makes from a later one that it may use.
 
     Raises:
         SchemaError: this program is too old for the schema, or no migration knows it.

@@ -155,6 +155,7 @@ class Catalog:
         graph_edits: how often graphs were edited by SQL: what was read of them before may be wrong.
         runners: the roles whose programs run bots or call subscribers, by id; ``roles`` has the others.
         bots: by id.
+        bus: a random id of the bus; empty before the first look.
     """
 
     version: int
@@ -169,6 +170,7 @@ class Catalog:
     graph_edits: int = 0
     runners: Mapping[int, RunnerEntry] = field(default_factory=dict)
     bots: Mapping[int, BotEntry] = field(default_factory=dict)
+    bus: str = ""
 
     def event_type(self, name: str) -> EventType | None:
         """Find an event type, also by a name that it had while this program ran: an event may have begun with that."""
@@ -245,6 +247,7 @@ def read_catalog(connection: Connection) -> Catalog:
     """
     version = read_version(connection)
     pauses = read_pauses(connection)
+    graph_edits, bus = connection.execute(select(configuration.c.graph_edits, configuration.c.bus)).one()
     return Catalog(
         version=version,
         event_types={entry.name: entry for entry in _event_types(connection, pauses)},
@@ -254,9 +257,10 @@ def read_catalog(connection: Connection) -> Catalog:
         isolation=_isolation(connection),
         service_names=read_service_names(connection),
         pauses=pauses,
-        graph_edits=connection.execute(select(configuration.c.graph_edits)).scalar_one(),
+        graph_edits=graph_edits,
         runners={entry.id: entry for entry in read_runners(connection, pauses)},
         bots={entry.id: entry for entry in read_bots(connection, pauses)},
+        bus=bus,
     )
 
 
