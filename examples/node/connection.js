@@ -14,19 +14,44 @@ export class CallError extends Error {
   }
 }
 
+const PAUSE_MS = 100; // until the next of several brokers is tried
+
+// Without "immediate" a call would wait for a connection, and reach the broker much later. A frozen broker is silent.
+const OPTIONS = { immediate: true, sendHighWaterMark: 0, linger: 1000, tcpKeepalive: 1, tcpKeepaliveIdle: 5 };
+const SEVERAL = { ...OPTIONS, heartbeatInterval: 750, heartbeatTimeout: 2250, handshakeInterval: 1500 };
+
 export class Connection {
-  constructor(url) {
+  /** @param urls of the broker, or of several of which one leads, with commas between them */
+  constructor(urls) {
+    this.urls = urls.split(",");
     this.calls = new Map();
     this.nextId = 0;
     this.losses = 0;
     this.channel = null; // by which the other side may call, and what answers it
     this.answer = null;
     this.sent = Promise.resolve();
-    // Without "immediate" a call would wait for a connection, and reach the broker much later.
-    this.socket = new Dealer({ immediate: true, sendHighWaterMark: 0, linger: 1000, tcpKeepalive: 1, tcpKeepaliveIdle: 5 });
-    this.socket.events.on("disconnect", () => this.lose());
-    this.socket.connect(url);
-    this.read();
+    this.isClosed = false;
+    this.connect();
+  }
+
+  connect() {
+    const socket = (this.socket = new Dealer(this.urls.length > 1 ? SEVERAL : OPTIONS));
+    const lost = () => socket === this.socket && this.lose();
+    socket.events.on("disconnect", lost);
+    if (this.urls.length > 1) socket.events.on("connect:retry", lost);
+    socket.connect(this.urls[0]);
+    this.read(socket);
+  }
+
+  /** Turn to the next of several brokers: this one is lost, or stands by. */
+  turn() {
+    if (this.urls.length === 1 || this.isClosed || !this.socket) return;
+    this.socket.close();
+    this.socket = null;
+    this.urls.push(this.urls.shift());
+    // Calls that are made meanwhile wait for the next.
+    const paused = () => new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    this.sent = this.sent.then(paused).then(() => this.isClosed || this.connect());
   }
 
   /** Call a verb; the promise fails with a CallError. */
@@ -44,11 +69,12 @@ export class Connection {
   }
 
   close() {
-    this.socket.close();
+    this.isClosed = true;
+    this.socket?.close();
   }
 
-  async read() {
-    for await (const frames of this.socket) {
+  async read(socket) {
+    for await (const frames of socket) {
       if (frames.length === 2) this.take(...frames);
       else if (frames.length === 5) this.takeCall(...frames);
     }
@@ -63,6 +89,7 @@ export class Connection {
     const [type, [cause, , code]] = answer;
     const isUnknown = type === "aiozmq.rpc.base.NotFoundError";
     call.reject(new CallError(cause, isUnknown ? "unknown_method" : code, type.endsWith(".Failed")));
+    if (code === "not_leading") this.lose();
   }
 
   async takeCall(channel, header, verb, args) {
@@ -83,6 +110,7 @@ export class Connection {
     for (const call of this.calls.values()) call.reject(new CallError("the connection was lost", "connection_lost", true));
     this.calls.clear();
     this.losses++;
+    this.turn();
   }
 
   header(id, isError = null) {
@@ -97,6 +125,6 @@ export class Connection {
   send(frames) {
     const { losses } = this;
     // The socket takes one message at a time. What was meant for a lost connection must not go over the next.
-    this.sent = this.sent.then(() => losses === this.losses && this.socket.send(frames)).catch(() => {});
+    this.sent = this.sent.then(() => losses === this.losses && this.socket?.send(frames)).catch(() => {});
   }
 }

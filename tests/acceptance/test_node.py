@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import StartDaemon, StartProcess
 from tests.support.bus import add_demo
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, told_address
 from tests.support.listening import listening_ports
 from tests.support.processes import Process
 from tests.support.waiting import eventually
@@ -86,3 +86,25 @@ async def test_a_wrong_password_ends_it(daemon: Daemon, start: Start) -> None:
     consumer = start("consumer.js", daemon.back, "consumer_role", "wrong")
     assert await asyncio.to_thread(consumer.wait) == 1
     assert "login_refused" in consumer.text
+
+
+async def test_they_find_the_broker_that_leads(postgres_url: str, tmp_path: Path, start: Start) -> None:
+    add_demo(postgres_url)
+    pair = [Daemon(tmp_path / name, postgres_url, {"broker": {"standby": "true"}}) for name in ("first", "second")]
+    try:
+        pair[0].start()
+        pair[1].begin()
+        await eventually(lambda: "standing by" in pair[1].log, "the second one stands by")
+        # The one that stands by comes first. Behind the crash the consumer may get the first envelopes again.
+        front, back = (",".join(told_address(each, part) for each in pair[::-1]) for part in ("front", "back"))
+        consumer, worker = start("consumer.js", back), start("worker.js", back)
+        for lives, leader in enumerate(pair, 1):
+            await eventually(lambda lives=lives: consumer.text.count("registered") == lives, "it registers")  # type: ignore[misc]
+            await eventually(lambda lives=lives: worker.text.count("registered") == lives, "it registers")  # type: ignore[misc]
+            emitter = start("emitter.js", front)
+            assert await asyncio.to_thread(emitter.wait) == 0, emitter.text
+            await eventually(lambda lives=lives: len(names(consumer)) >= 2 * len(DIRECT) * lives, "it gets both")  # type: ignore[misc]
+            leader.kill()
+    finally:
+        for each in pair:
+            each.kill()

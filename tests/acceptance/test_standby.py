@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.support.bus import PASSWORD, add_bus
-from tests.support.daemon import READY_SECONDS, Daemon, write_config
+from tests.support.daemon import READY_SECONDS, Daemon, told_address, write_config
 from tests.support.gateway import serving_http
 from tests.support.old_clients import OldConsumer, OldEmitter
 from tests.support.ports import free_port
@@ -64,14 +64,8 @@ def works(daemon: Daemon) -> None:
     asyncio.run(emit())
 
 
-def address_of(daemon: Daemon, part: str) -> str:
-    """An address of a broker that has told nobody that it is ready."""
-    lines = daemon.config.read_text().splitlines()
-    return next(line.partition(" = ")[2] for line in lines if line.startswith(f"{part}socket"))
-
-
 def refusal(daemon: Daemon) -> CallError:
-    front = address_of(daemon, "front")
+    front = told_address(daemon, "front")
     with pytest.raises(CallError) as caught, Emitter(front, "emitter_1", PASSWORD, retry_seconds=0.5) as emitter:
         emitter.put("test_event", [b"x"])
     return caught.value
@@ -105,7 +99,7 @@ async def test_emitters_and_recipients_find_the_next_broker_by_themselves(
     """They have both addresses. Where the broker that stands by comes first, they turn to the other one."""
     first, second = pair
     order = pair if in_order else (second, first)
-    front, back = (",".join(address_of(daemon, part) for daemon in order) for part in ("front", "back"))
+    front, back = (",".join(told_address(daemon, part) for daemon in order) for part in ("front", "back"))
     notes = Notes()
     keys = [f"invoice {number}" for number in range(200)]
     async with serving(first, "c_1", notes, back=back), AsyncEmitter(front, "emitter_1", PASSWORD) as emitter:
@@ -121,7 +115,7 @@ async def test_emitters_and_recipients_find_the_next_broker_by_themselves(
 
 def test_a_command_asks_the_broker_that_answers(pair: tuple[Daemon, Daemon]) -> None:
     first, second = pair
-    backs = f"{first.back},{address_of(second, 'back')}"
+    backs = f"{first.back},{told_address(second, 'back')}"
     first.kill()
     told = run(script("xbus"), "health", "--url", backs)
     assert told.returncode == 0, told.stderr
@@ -198,7 +192,7 @@ async def test_an_operator_has_the_other_one_lead(pair: tuple[Daemon, Daemon]) -
 @asynccontextmanager
 async def programs_of(pair: Sequence[Daemon]) -> AsyncIterator[tuple[AsyncEmitter, Notes]]:
     """An emitter and a consumer of a bus whose leader works; they know both brokers."""
-    front, back = (",".join(address_of(daemon, part) for daemon in pair) for part in ("front", "back"))
+    front, back = (",".join(told_address(daemon, part) for daemon in pair) for part in ("front", "back"))
     notes = Notes()
     async with serving(pair[0], "c_1", notes, back=back), AsyncEmitter(front, "emitter_1", PASSWORD) as emitter:
         await emitter.put("test_event", ["before"])
@@ -212,7 +206,7 @@ async def test_the_gateway_holds_a_request_until_the_next_one_leads(
     first, _ = pair
     with writing(first.url) as connection:
         token = add_api_token(connection, "shop", emitter="emitter_1", at=SystemClock().now())
-    front, back = (",".join(address_of(daemon, part) for daemon in pair) for part in ("front", "back"))
+    front, back = (",".join(told_address(daemon, part) for daemon in pair) for part in ("front", "back"))
     options = {"http": {"listen": "127.0.0.1:0", "front": front, "back": back}}
     with serving_http(write_config(tmp_path / "gate.ini", first.url, options)) as address:
 

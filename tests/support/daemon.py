@@ -169,6 +169,12 @@ class Daemon:
         return bool(told["pid"] == self.pid)
 
 
+def told_address(daemon: Daemon, part: str) -> str:
+    """An address of a broker that has told nobody that it is ready, by its configuration."""
+    lines = daemon.config.read_text().splitlines()
+    return next(line.partition(" = ")[2] for line in lines if line.startswith(f"{part}socket"))
+
+
 def _option(name: str) -> str:
     """The option of the configuration for an address of the ready file, such as ``front.curve``."""
     part, dot, kind = name.partition(".")
