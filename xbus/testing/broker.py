@@ -207,7 +207,10 @@ class VirtualBroker:
             tasks.create_task(replies.watch())
             tasks.create_task(configuration.watch())
             self.is_up.set()
-            await self._journal.ended()
+            try:
+                await self._journal.ended()
+            finally:
+                self._hang_up()
 
     def _start_bots(self, tasks: asyncio.TaskGroup) -> None:
         """Fire and give out once the bus has bots: without any, the looks at them would only cost."""
@@ -349,12 +352,15 @@ class VirtualBroker:
         self.is_dead.set()
         self._messages.clear()
         self._journal.kill()
-        for connection in self._connections:
-            connection.kill()
+        self._hang_up()
         self._task.cancel()
         await asyncio.wait([self._task])
         if not self._task.cancelled() and (error := self._task.exception()) is not None and not _is_fenced(error):
             raise error
+
+    def _hang_up(self) -> None:
+        for connection in self._connections:
+            connection.kill()
 
 
 def _is_fenced(error: BaseException) -> bool:
