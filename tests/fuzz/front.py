@@ -242,7 +242,7 @@ class _Bench:
             RepeatVerbs(repeating, sessions),
             RepeatBatchVerbs(repeating, sessions),
             ProvisioningVerbs(Provisioning(journal, configuration, sessions, clock), sessions),
-            LeaderVerbs(health, configuration),
+            LeaderVerbs(health, lambda: configuration.catalog.bus),
             RefusalVerbs(refusals),
             knows=sessions.knows,
             note_error=RefusalNotes(sessions, refusals).note,

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from xbus.broker.configuration import Configuration
 from xbus.clock import SystemClock
 from xbus.config import Config
 from xbus.errors import Failed
@@ -39,17 +38,17 @@ class LeaderVerbs(HealthVerbs):
 
     Args:
         health: of this process.
-        configuration: has the id of the bus.
+        bus: gives the id of the bus.
     """
 
-    def __init__(self, health: Health, configuration: Configuration) -> None:
+    def __init__(self, health: Health, bus: Callable[[], str]) -> None:
         super().__init__(health)
-        self._configuration = configuration
+        self._bus = bus
 
     @verb(LEADS)
     def leads(self) -> str:
         """Give the id of the bus; a broker that stands by fails in its place."""
-        return self._configuration.catalog.bus
+        return self._bus()
 
 
 class HealthAlone(Dispatch):

@@ -22,7 +22,8 @@ from xbus.broker.journal import leadership
 from xbus.broker.journal.commit.committer import this_holder
 from xbus.broker.journal.database.engine import create_engine, journal_errors
 from xbus.broker.journal.leadership import BrokerPlace, KnownBroker, Looked
-from xbus.broker.metrics.of_process import ProcessReadiness, pages
+from xbus.broker.metrics.of_process import ProcessReadiness
+from xbus.broker.metrics.pages import pages
 from xbus.broker.parts import PARTS
 from xbus.clock import SystemClock
 from xbus.config import Config

@@ -1,9 +1,8 @@
 """Every process of the broker tells of its health, of its writes to the journal, and whether it takes work."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypedDict
 
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.leadership import KnownBroker
@@ -13,9 +12,6 @@ from xbus.extras import installed_version
 from xbus.rpc.server import Server
 from xbus.supervision.alerts import Alerts
 from xbus.supervision.health import Health
-
-if TYPE_CHECKING:
-    from xbus.broker.metrics.service import FigureSource
 
 PREVENTING = ("journal_unavailable", "journal_unreadable", "journal_full")
 """The codes of problems with which the broker refuses work. Work that is parked or absent keeps nobody from working."""
@@ -83,37 +79,6 @@ def process_families(health: Health, readiness: ProcessReadiness) -> Iterator[Fa
     problems = Counter(problem.code for problem in health.problems)
     by_code = [({"code": code}, float(number)) for code, number in sorted(problems.items())]
     yield gauge("xbus_problems", "Problems of xbus health that last", by_code)
-
-
-@asynccontextmanager
-async def pages(
-    listen: str,
-    health: Health,
-    readiness: ProcessReadiness,
-    families: Callable[[], Iterable[Family]] = tuple,
-    sources: "Sequence[FigureSource]" = (),
-) -> AsyncIterator[dict[str, str]]:
-    """Serve the pages within the block if the configuration wants them, and give their address by its name.
-
-    Args:
-        listen: where; empty for nowhere.
-        families: makes those of the process beyond its health.
-        sources: its parts.
-
-    Raises:
-        ConfigurationError: ``address_in_use`` or ``bad_address``.
-    """
-    if not listen:
-        yield {}
-        return
-    from xbus.broker.metrics.service import MetricsService  # here, as its library takes time and memory
-
-    service = MetricsService(health, readiness, families, sources)
-    address = await service.start(listen)
-    try:
-        yield {"metrics": address}
-    finally:
-        service.close()
 
 
 def write_families(journal: Journal) -> Iterator[Family]:

@@ -209,7 +209,7 @@ class BackPart:
                 ),
                 ReaderVerbs(self._back.readers, self._sessions),
                 SubscriptionVerbs(self._subscriptions, self._back.readers, self._sessions),
-                LeaderVerbs(shared.health, shared.configuration),
+                LeaderVerbs(shared.health, lambda: shared.configuration.catalog.bus),
                 InsightVerbs(self._back),
                 knows=self._sessions.knows,
             ),

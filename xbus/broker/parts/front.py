@@ -141,7 +141,7 @@ class FrontPart:
             RepeatVerbs(repeating, self._sessions),
             RepeatBatchVerbs(repeating, self._sessions),
             ProvisioningVerbs(provisioning, self._sessions),
-            LeaderVerbs(shared.health, shared.configuration),
+            LeaderVerbs(shared.health, lambda: shared.configuration.catalog.bus),
             RefusalVerbs(refusals),
             sessions=self._sessions,
             throttle=checks.throttle,
