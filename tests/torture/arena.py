@@ -5,7 +5,7 @@ import json
 import signal
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,9 +13,11 @@ import click
 
 from tests.support.daemon import write_config
 from tests.support.ports import free_port
-from tests.support.processes import module, script
+from tests.support.processes import module
 from tests.torture import bus
-from tests.torture.emitter import LISTENS
+from tests.torture.brokers import LOST_LEASE, Brokers
+from tests.torture.database import Database
+from tests.torture.emitter import LISTENS, is_old
 from tests.torture.history import Routes, lines
 from tests.torture.program import Broker, Program
 from tests.torture.proxy import Proxy
@@ -28,6 +30,9 @@ BROKER_SECONDS = 30.0
 ENDED_WELL = frozenset({0, -signal.SIGTERM})
 """The second is the code of a recipient that was asked before it could listen."""
 
+LOSES_LEASE_SECONDS = 20.0
+"""For how long after a strike a broker may notice that another one leads in its place."""
+
 WATCH_SECONDS = 0.2
 BEGIN_SECONDS = 60.0
 """How long an emitter may take to begin."""
@@ -38,40 +43,37 @@ SLOW_SECONDS, QUICK_SECONDS = 0.06, 0.005
 
 
 class Arena:
-    """A broker, recipients and emitters around it, and a proxy in each connection.
+    """A broker or two, recipients and emitters around them, and a proxy in each connection.
 
     Args:
         folder: for all files.
-        url: the database, as the broker is to reach it.
+        database: of the journal.
         seed: for what the emitters send.
 
     Attributes:
         routes: the ways of the items.
         chained: the roles that get what nodes make of them.
         problems: what went wrong without having been struck.
-        config_path: the configuration of the broker.
+        brokers: one, or two that stand by for each other.
+        config_path: a configuration with the addresses of all brokers.
     """
 
-    def __init__(self, folder: Path, url: str, seed: int) -> None:
+    def __init__(self, folder: Path, database: Database, seed: int) -> None:
         settled = bus.read_bus()
         self.folder = folder
         self.routes: Routes = bus.routes(settled)
         self.chained = bus.chained(settled)
-        self.problems: list[str] = []
+        self.brokers = Brokers(folder, database, bus.OPTIONS)
+        self.problems = self.brokers.problems
         self.one_at_a_time: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """By target: held by a strike, and by the start of a program that ended by itself. Two starts at once would
-        leave a program behind that nobody knows, at the ports of the other one."""
-        self._front, self._back = self._ports = free_port(), free_port()
-        self._second_ports = free_port(), free_port()
+        """By target, which is the same for all brokers: held by a strike, and by the start of a program that ended by
+        itself. Two starts at once would leave a program behind that nobody knows, at the ports of the other one."""
+        self._struck_until = 0.0
         self._links: dict[str, list[Proxy]] = {}
-        self._to_broker: list[tuple[str, Proxy, bool]] = []
-        """All proxies that lead to the broker, each with the program that has it, and whether to its front."""
-        self._led_at: defaultdict[str, list[float]] = defaultdict(list)
-        self.config_path = write_config(folder / "config.ini", url, {**bus.OPTIONS, "zmq": _sockets(*self._ports)})
-        self.broker = Broker([script("start_xbusbroker"), "-c", str(self.config_path)], folder)
-        second = write_config(folder / "second.ini", url, {**bus.OPTIONS, "zmq": _sockets(*self._second_ports)})
-        self.second_command = [script("start_xbusbroker"), "-c", str(second)]
-        self.second_broker = Broker(self.second_command, folder, "second_broker")
+        self._to_brokers: defaultdict[str, dict[str, Proxy]] = defaultdict(dict)
+        """By program its proxies that lead to brokers, by the name of the broker."""
+        sockets = {f"{part}socket": self.brokers.addresses(part) for part in ("front", "back")}
+        self.config_path = write_config(folder / "config.ini", database.own_url, {"zmq": sockets})
         workers, consumers = bus.roles(settled, "worker"), bus.roles(settled, "consumer")
         self.workers = {login: self._worker(login, service) for login, service in workers.items()}
         self.consumers = {
@@ -79,25 +81,34 @@ class Arena:
         }
         self.emitters = {login: self._emitter(login, seed) for login in settled.emitters}
 
-    def lead_to_broker(self, names: Collection[str], *, is_second: bool) -> None:
-        """Lead the connections of programs to one of two brokers; those that are open are cut."""
-        front, back = self._second_ports if is_second else self._ports
-        for name, proxy, is_front in self._to_broker:
-            if name in names:
-                proxy.lead_to(front if is_front else back)
-                self._led_at[name].append(time.monotonic())
-
-    def led_at(self, name: str) -> Sequence[float] | None:
-        """When a program was led to another broker; None where a broker comes to it, which a registration can't tell.
+    def reign_at(self, name: str, at: float) -> int | None:
+        """In which reign a program registered; None where a broker comes to it, which a registration can't tell.
 
         A broker that starts connects anew to those that listen, whether they have registered at it or not.
         """
-        return None if bus.role_of(name) in bus.LISTENING else self._led_at[name]
+        if bus.role_of(name) in bus.LISTENING:
+            return None
+        came = {
+            broker: max((each for each in proxy.came if each <= at), default=0.0)
+            for broker, proxy in self._to_brokers[name].items()
+        }
+        return self.brokers.reign_at(max(came, key=came.__getitem__), at)
+
+    def strikes_brokers(self) -> None:
+        """Note that one may lose its lease by what strikes now, or has struck."""
+        self._struck_until = time.monotonic() + LOSES_LEASE_SECONDS
+
+    def program(self, target: str) -> Program:
+        """The program that is struck with a target: of the brokers the one that leads."""
+        return self.brokers.leader if target == "broker" else self._clients[target]
 
     @property
-    def programs(self) -> Mapping[str, Program]:
-        """All of them, by name."""
-        return {"broker": self.broker, **self.workers, **self.consumers, **self.emitters}
+    def _clients(self) -> Mapping[str, Program]:
+        return {**self.workers, **self.consumers, **self.emitters}
+
+    @property
+    def _programs(self) -> list[Program]:
+        return [*self.brokers, *self._clients.values()]
 
     def links(self, name: str) -> Iterable[Proxy]:
         """The connections between a program and the broker."""
@@ -115,8 +126,8 @@ class Arena:
         try:
             for proxy in self._proxies():
                 await proxy.start()
-            await self.broker.start()
-            for program in (*self.workers.values(), *self.consumers.values(), *self.emitters.values()):
+            await self.brokers.start()
+            for program in self._clients.values():
                 await program.start()
             async with asyncio.TaskGroup() as tasks:
                 watch = tasks.create_task(self._watch())
@@ -126,7 +137,7 @@ class Arena:
                 finally:
                     watch.cancel()
         finally:
-            for program in (*self.programs.values(), self.second_broker):
+            for program in self._programs:
                 program.kill()
             for proxy in self._proxies():
                 await proxy.close()
@@ -138,14 +149,15 @@ class Arena:
         await self._end(self.emitters.values(), EMITTER_SECONDS)
 
     async def end_others(self) -> None:
-        """End the recipients, then the broker, as an operator would."""
+        """End the recipients, then the brokers, as an operator would."""
         await self._end((*self.workers.values(), *self.consumers.values()), RECIPIENT_SECONDS)
-        self.broker.sample()
-        await self._end((self.broker,), BROKER_SECONDS)
+        for broker in self.brokers:
+            broker.sample()
+        await self._end(self.brokers, BROKER_SECONDS)
 
-    async def end(self, name: str) -> None:
-        """End the broker or a recipient, as an operator would."""
-        await self._end((self.programs[name],), BROKER_SECONDS if name == self.broker.name else RECIPIENT_SECONDS)
+    async def end(self, program: Program) -> None:
+        """End a broker or a recipient, as an operator would."""
+        await self._end((program,), BROKER_SECONDS if isinstance(program, Broker) else RECIPIENT_SECONDS)
 
     async def _end(self, programs: Iterable[Program], seconds: float) -> None:
         ending = list(programs)
@@ -175,16 +187,28 @@ class Arena:
         """Notice who ends by itself, and start it again."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            self.broker.sample()
-            for name, program in self.programs.items():
-                if program.runs or not program.should_run or self.one_at_a_time[name].locked():
+            for broker in self.brokers:
+                broker.sample()
+            self._follow_leader()
+            for program in self._programs:
+                one_at_a_time = self.one_at_a_time["broker" if isinstance(program, Broker) else program.name]
+                if program.runs or not program.should_run or one_at_a_time.locked():
                     continue
-                async with self.one_at_a_time[name]:
+                async with one_at_a_time:
                     code = await program.ended(1)
-                    if code not in program.may_end_with:
+                    lost_lease = isinstance(program, Broker) and program.stands_by and code in LOST_LEASE
+                    if code not in program.may_end_with and not (lost_lease and time.monotonic() < self._struck_until):
                         self.problems.append(f"{program.name} ended by itself with {code}")
                         click.echo(self.problems[-1], err=True)
                     await program.start()
+
+    def _follow_leader(self) -> None:
+        """Lead those to the leader that know one address alone."""
+        leader = self.brokers.leader
+        for login in self.emitters:
+            if is_old(login):
+                (proxy,) = self._to_brokers[login].values()
+                proxy.lead_to(leader.ports["front"])
 
     def _proxies(self) -> list[Proxy]:
         return [proxy for links in self._links.values() for proxy in links]
@@ -197,13 +221,17 @@ class Arena:
         self._links.setdefault(name, []).append(proxy)
         return proxy.port
 
-    def _link_to_broker(self, name: str, *, is_front: bool) -> int:
-        port = self._link(name, self._front if is_front else self._back)
-        self._to_broker.append((name, self._links[name][-1], is_front))
-        return port
+    def _link_to_brokers(self, name: str, part: str, brokers: Iterable[Broker]) -> str:
+        """The addresses of brokers for a program, each behind a proxy."""
+        addresses = []
+        for broker in brokers:
+            addresses.append(f"tcp://127.0.0.1:{self._link(name, broker.ports[part])}")
+            self._to_brokers[name][broker.name] = self._links[name][-1]
+        return ",".join(addresses)
 
     def _emitter(self, login: str, seed: int) -> Program:
-        front = f"tcp://127.0.0.1:{self._link_to_broker(login, is_front=True)}"
+        # An old one knows one address, which leads to whoever leads.
+        front = self._link_to_brokers(login, "front", self.brokers.all[:1] if is_old(login) else self.brokers)
         options = ["--front", front, "--login", login, "--log", str(self.log_of(login)), "--seed", str(seed)]
         return Program(login, [*module("tests.torture.emitter"), *options], self.folder)
 
@@ -224,9 +252,5 @@ class Arena:
             own = free_port()
             options["bind"] = f"tcp://127.0.0.1:{own}"
             options["advertise"] = f"tcp://127.0.0.1:{self._link(name, own)}"
-        back = f"tcp://127.0.0.1:{self._link_to_broker(name, is_front=False)}"
+        back = self._link_to_brokers(name, "back", self.brokers)
         return ["--back", back, "--login", login, "--options", json.dumps(options)]
-
-
-def _sockets(front: int, back: int) -> dict[str, object]:
-    return {"frontsocket": f"tcp://127.0.0.1:{front}", "backsocket": f"tcp://127.0.0.1:{back}"}

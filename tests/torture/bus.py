@@ -31,10 +31,6 @@ BUS_FILE = Path(__file__).with_name("bus.toml")
 SLOW = "ledger_1"
 """The consumer that takes its time."""
 
-LEFT_BEHIND = "ledger_1"
-"""The program that a take-over leaves at the old broker until that ends. Another program stands by for its role, so
-both brokers have somebody to deliver to. The role wants no order, which two brokers can't keep together."""
-
 SEVERAL = ("audit_1", "book_1")
 """The consumers that have several envelopes open at once: the last decides about bundles together with a node."""
 

@@ -26,8 +26,8 @@ LAST_CALLS_SECONDS = 10.0
 DELAY = "delay-database"
 """The kind of the faults that make each write of the database wait."""
 
-TWO_BROKERS = "two_brokers"
-"""The kind of the strikes in which one broker takes over from another, on PostgreSQL."""
+TWO_BROKERS = frozenset({"two_brokers", "leader-freeze", "leader-cut-off", "leader-silence"})
+"""The kinds of the strikes in which one broker takes over from another that lives on, on PostgreSQL."""
 
 EVERYBODYS = frozenset({"broker", "database"})
 """Targets whose faults concern every consumer."""
@@ -293,7 +293,7 @@ def _is_explained(history: History, role: str, first: Commit, second: Commit) ->
         fault.target in concerned
         and fault.since <= until
         and fault.until >= first.begun
-        and (fault.kind != TWO_BROKERS or _takeover_explains(history, fault, first, second))
+        and (fault.kind not in TWO_BROKERS or _takeover_explains(history, fault, first, second))
         for fault in history.faults
     )
 

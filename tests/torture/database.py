@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,9 @@ from tests.support.postgres import Cluster, Server, cluster
 from tests.support.waiting import wait_until
 from tests.torture.proxy import Proxy
 from xbus.broker.journal.database import schema
+
+BROKERS = 2
+"""The brokers of a PostgreSQL."""
 
 LOCK_SECONDS = 5.0
 """How long the lock of an SQLite file is waited for."""
@@ -46,11 +49,13 @@ class Database(ABC):
     """A database with the bus's tables.
 
     Attributes:
-        url: for the broker.
+        urls: for the brokers: one that is alone, or several that stand by for each other.
+        proxies: those by which each broker reaches it, where they lead there.
         own_url: for this program, past everything that is struck.
     """
 
-    url: str
+    urls: Sequence[str]
+    proxies: Sequence[Proxy] = ()
     own_url: str
 
     @property
@@ -68,8 +73,9 @@ class Sqlite(Database):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.url = self.own_url = f"sqlite:///{path}"
-        schema.upgrade(self.url)
+        self.own_url = f"sqlite:///{path}"
+        self.urls = (self.own_url,)
+        schema.upgrade(self.own_url)
 
     @property
     def faults(self) -> Mapping[str, Fault]:
@@ -86,23 +92,25 @@ class Sqlite(Database):
 
 
 class Postgresql(Database):
-    """A database of a private cluster, which the broker reaches by a proxy.
+    """A database of a private cluster, which each broker reaches by a proxy.
 
     Args:
         private: the cluster, which runs.
         spare: another one, which does not run: it becomes the standby in a fail-over.
         url: of the database there.
-        proxy: to the cluster, for the broker.
+        proxies: to the cluster, one for each broker.
         disk: on which the files of both are; None where no disk can be made.
     """
 
-    def __init__(self, private: Cluster, spare: Cluster, url: str, proxy: Proxy, disk: SmallDisk | None) -> None:
+    def __init__(
+        self, private: Cluster, spare: Cluster, url: str, proxies: Sequence[Proxy], disk: SmallDisk | None
+    ) -> None:
         self._disk = disk
         self._cluster = private
         self._spare = spare
-        self._proxy = proxy
+        self.proxies = proxies
         self.own_url = url
-        self.url = url.replace(f":{private.port}/", f":{proxy.port}/")
+        self.urls = [url.replace(f":{private.port}/", f":{proxy.port}/") for proxy in proxies]
 
     @property
     def faults(self) -> Mapping[str, Fault]:
@@ -141,14 +149,19 @@ class Postgresql(Database):
                 _signal(pid, signal.SIGCONT)
 
     async def _cut(self, seconds: float) -> None:
-        self._proxy.cut()
-        await asyncio.sleep(seconds)
-        self._proxy.mend()
+        for proxy in self.proxies:
+            proxy.cut()
+        await self._mend(seconds)
 
     async def _hold(self, seconds: float) -> None:
-        self._proxy.hold()
+        for proxy in self.proxies:
+            proxy.hold()
+        await self._mend(seconds)
+
+    async def _mend(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        self._proxy.mend()
+        for proxy in self.proxies:
+            proxy.mend()
 
     async def _only_read(self, seconds: float) -> None:
         """Have all sessions only read, those that are there, too; then the server itself, as one that was demoted."""
@@ -283,11 +296,13 @@ async def database(kind: str, folder: Path) -> AsyncIterator[Database]:
         closing(Server(private.url)) as server,
     ):
         spare.stop()
-        proxy = Proxy(private.port)
-        await proxy.start()
-        postgresql = Postgresql(private, spare, server.create(), proxy, disk)
+        proxies = [Proxy(private.port) for _ in range(BROKERS)]
+        for proxy in proxies:
+            await proxy.start()
+        postgresql = Postgresql(private, spare, server.create(), proxies, disk)
         try:
             yield postgresql
         finally:
-            await proxy.close()
+            for proxy in proxies:
+                await proxy.close()
             postgresql.revive()

@@ -42,6 +42,15 @@ WAYS: dict[str, type[Way]] = {
 """By the first word of the login."""
 
 
+def is_old(login: str) -> bool:
+    """Whether an emitter is one of 0.2.0."""
+    return WAYS[_way(login)] is Old
+
+
+def _way(login: str) -> str:
+    return login.partition("_")[0]
+
+
 def drafted(chance: random.Random, ref: str, way: type[Way]) -> Draft:
     """An envelope of any size that suits the way; one event at least has an item."""
     count = chance.randint(1, way.most_events)
@@ -61,7 +70,7 @@ async def emit(front: str, login: str, path: Path, seed: int) -> None:
     number = len(begun)
     log = Log(path)
     chance = random.Random(f"{seed}/{login}/{number}")
-    kind = WAYS[login.partition("_")[0]]
+    kind = WAYS[_way(login)]
     async with kind(front, login, log, chance) as way:
         await send_together(way, log, [draft for draft in broken_off if draft.is_once])
         while not stop.is_set():

@@ -18,12 +18,15 @@ Targets = Mapping[str, Sequence[str]]
 
 EVERYTHING = "all"
 
-RARE = ("two_brokers", "read_only", "failover_sync", "disk_full", "failover_async")
+RARE = (
+    *("two_brokers", "leader-freeze", "leader-cut-off", "leader-silence", "leader-with-database"),
+    *("read_only", "failover_sync", "disk_full", "failover_async"),
+)
 """Kinds that strike first, where they can: by chance alone a run of few cycles would leave most of them out. A broker
 may notice late that its journal went back. It does not end as a replaced one then, so that kind comes last."""
 
-RARE_IN_CYCLE = 2
-"""How many of them strike in a cycle. With one, a run of four cycles would have no room for the last of them."""
+RARE_IN_CYCLE = 3
+"""How many of them strike in a cycle. With fewer, a run of four cycles would have no room for the last of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ those of the machine's monotonic clock, in seconds, which all processes share.
 import json
 import os
 import time
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -165,11 +164,13 @@ def runs_of(indices: Iterable[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def read_commits(said: Iterable[Mapping[str, Any]], led_at: Sequence[float] | None = ()) -> list[Commit]:
+def read_commits(
+    said: Iterable[Mapping[str, Any]], reign_at: Callable[[float], int | None] = lambda _: 0
+) -> list[Commit]:
     """The commits in the lines of a consumer, in order.
 
     Args:
-        led_at: when its connections were led to another broker; None where the broker connects to it.
+        reign_at: in which reign it registered at a moment; None where nobody knows.
     """
     return [
         Commit(
@@ -182,7 +183,7 @@ def read_commits(said: Iterable[Mapping[str, Any]], led_at: Sequence[float] | No
                 )
                 for type_name, ref, runs, strange, headers in line["events"]
             ),
-            None if led_at is None else bisect_right(led_at, line.get("registered", 0.0)),
+            reign_at(line.get("registered", 0.0)),
         )
         for line in said
     ]

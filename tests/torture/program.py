@@ -6,10 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.processes import Process
+from tests.support.daemon import Options, write_config
+from tests.support.ports import free_port
+from tests.support.processes import Process, script
+from tests.torture.proxy import Proxy
 
 CHECKOUT = Path(__file__).parents[2]
 LEASH = Path(__file__).with_name("leash.py")
@@ -53,10 +57,10 @@ class Program:
         self._spawn()
         self.should_run = True
 
-    def _spawn(self) -> None:
+    def _spawn(self, *more: str) -> None:
         # A file and no module, which would import the package that it is in.
         leash = [sys.executable, "-S", "-E", str(LEASH), str(os.getpid())]
-        self._process = Process(*leash, *self._command, output=self._output, cwd=CHECKOUT)
+        self._process = Process(*leash, *self._command, *more, output=self._output, cwd=CHECKOUT)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal, if it still runs."""
@@ -87,42 +91,77 @@ class Program:
 
 
 class Broker(Program):
-    """The broker: it has started when it says that it is ready.
+    """A broker: it has started when it says that it is ready, or that it stands by for another one.
 
     Args:
-        command: its command line, without the ready file.
         folder: for its files.
         name: what to call it.
+        url: the database, as it is to reach it.
+        options: of its configuration.
+        proxy: its way to the database, where one leads there.
+        stands_by: whether it stands by while another one leads.
 
     Attributes:
+        ports: of its front and its back, by name.
         peak_rss_mib: the most memory that it was seen to take, over all its starts.
-        failed_starts: how often it ended before it was ready.
     """
 
-    def __init__(self, command: Sequence[str], folder: Path, name: str = "broker") -> None:
+    def __init__(
+        self, folder: Path, name: str, url: str, options: Options, proxy: Proxy | None = None, *, stands_by: bool
+    ) -> None:
+        self.ports = {"front": free_port(), "back": free_port()}
+        sockets = {f"{part}socket": f"tcp://127.0.0.1:{port}" for part, port in self.ports.items()}
+        config = write_config(folder / f"{name}.ini", url, {**options, "broker": {"name": name}, "zmq": sockets})
         self._ready_file = folder / f"{name}-ready.json"
-        super().__init__(name, [*command, "--ready-file", str(self._ready_file)], folder)
+        command = [script("start_xbusbroker"), "-c", str(config), "--ready-file", str(self._ready_file)]
+        super().__init__(name, command, folder)
+        self.proxy = proxy
+        self.stands_by = stands_by
         self.peak_rss_mib = 0.0
-        self.failed_starts = 0
+        self._started = 0.0
+        self._said_before = 0
+        """The bytes in the file of what it said at its earlier starts."""
 
-    async def start(self) -> None:
-        """Start it, again where it ends at once as its database is away, and come back when it is ready.
+    async def start(self, *, stands_by: bool | None = None) -> None:
+        """Start it, again where it ends at once as its database is away, and come back when it is ready or stands by.
 
         What happened before gives it no reason any more to end by itself.
 
+        Args:
+            stands_by: whether it does so this time, where that is not as usual.
+
         Raises:
-            TimeoutError: it never is.
+            TimeoutError: it is neither.
         """
+        flag = ["--standby"] if (self.stands_by if stands_by is None else stands_by) else []
         self._ready_file.unlink(missing_ok=True)
         async with asyncio.timeout(READY_SECONDS):
-            self._spawn()
-            while not self._is_ready():
+            self._spawn(*flag)
+            while self.leads_since is None and not self._waits():
                 if not self.runs:
-                    self.failed_starts += 1
                     await asyncio.sleep(10 * STEP_SECONDS)
-                    self._spawn()
+                    self._spawn(*flag)
                 await asyncio.sleep(STEP_SECONDS)
         self.should_run, self.may_end_with = True, frozenset()
+
+    def _spawn(self, *more: str) -> None:
+        self._said_before = self._output.stat().st_size if self._output.exists() else 0
+        self._started = time.monotonic()
+        super()._spawn(*more)
+
+    @property
+    def leads_since(self) -> float | None:
+        """When it was started that leads now, in seconds; None where it does not lead."""
+        try:
+            is_ready = self.runs and json.loads(self._ready_file.read_text())["pid"] == self.pid
+        except (OSError, ValueError):
+            return None  # not there, or half written
+        return self._started if is_ready else None
+
+    def _waits(self) -> bool:
+        with self._output.open("rb") as said:
+            said.seek(self._said_before)
+            return b"standing by" in said.read()
 
     def kill(self) -> None:
         """End it on the spot."""
@@ -140,9 +179,3 @@ class Broker(Program):
         for line in status.splitlines():
             if line.startswith("VmHWM:"):
                 self.peak_rss_mib = max(self.peak_rss_mib, int(line.split()[1]) / 1024)
-
-    def _is_ready(self) -> bool:
-        try:
-            return bool(json.loads(self._ready_file.read_text())["pid"] == self.pid)
-        except (OSError, ValueError):
-            return False  # not there, or half written

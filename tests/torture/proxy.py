@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import Awaitable
 
 CHUNK_BYTES = 65_536
@@ -15,12 +16,14 @@ class Proxy:
 
     Attributes:
         port: its own, taken already.
+        came: when each connection came, in seconds.
     """
 
     def __init__(self, target: int) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
         self._target = target
+        self.came: list[float] = []
         self._open = asyncio.Event()
         self._open.set()
         self._is_refusing = False
@@ -52,15 +55,18 @@ class Proxy:
     def cut(self) -> None:
         """End all connections, and those that come, until :meth:`mend`."""
         self._is_refusing = True
+        self._end_all()
+
+    def _end_all(self) -> None:
         for task, writer in self._connections.items():
             task.cancel()
             writer.transport.abort()
 
     def lead_to(self, target: int) -> None:
-        """End all connections, and lead those that come to another program."""
-        self._target = target
-        self.cut()
-        self._is_refusing = False
+        """Lead those that come to a program. Where it is another one, the open connections end."""
+        if target != self._target:
+            self._target = target
+            self._end_all()
 
     def hold(self) -> None:
         """Let nothing pass until :meth:`mend`; what comes meanwhile goes on then."""
@@ -75,6 +81,7 @@ class Proxy:
         task = asyncio.current_task()
         assert task is not None
         self._connections[task] = writer
+        self.came.append(time.monotonic())
         try:
             await self._open.wait()
             if not self._is_refusing:

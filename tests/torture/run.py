@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -16,7 +17,7 @@ from tests.torture.database import database
 from tests.torture.drain import Lacking, drain
 from tests.torture.examining import Examiner
 from tests.torture.faults import Targets, chosen, plan
-from tests.torture.history import Commit, History, Log, lines, read_commits, read_faults, read_sent
+from tests.torture.history import TAKEOVER, Commit, History, Log, lines, read_commits, read_faults, read_sent
 from tests.torture.settings import Settings
 from tests.torture.strikes import Striker
 from tests.torture.why import Asker
@@ -98,9 +99,10 @@ async def torture(settings: Settings, folder: Path) -> Outcome:
     """
     async with database(settings.database, folder) as journal:
         bus.set_up(journal.own_url)
-        arena = Arena(folder, journal.url, settings.seed)
+        arena = Arena(folder, journal, settings.seed)
         examiner = Examiner(journal.own_url, folder)
-        striker = Striker(arena, journal, Log(folder / FAULTS_FILE), examiner)
+        log = Log(folder / FAULTS_FILE)
+        striker = Striker(arena, journal, log, examiner)
         kinds = chosen(settings.faults, striker.targets)
         direct = {
             name: {role: path for role, path in ways.items() if role not in arena.chained}
@@ -119,18 +121,21 @@ async def torture(settings: Settings, folder: Path) -> Outcome:
             )
             await arena.end_others()
             await examiner.examine_at_rest("at the end")
+        for reign in arena.brokers.reigns[1:]:
+            log.write(kind=TAKEOVER, target=TAKEOVER, since=reign.since, until=reign.until)
         made = bus.Made(journal.own_url).look()
         history = _history(arena, journal.own_url, made)
+    peak = max(broker.peak_rss_mib for broker in arena.brokers)
     problems = (
         *_made_twice(made),
         *arena.problems,
         *asker.problems,
         *examiner.problems,
         *_refusals(arena, history),
-        *_memory(arena.broker.peak_rss_mib, settings.peak_rss_mib),
+        *_memory(peak, settings.peak_rss_mib),
     )
     _tell(f"examined the journal {examiner.examined} times")
-    return Outcome(check(history), problems, arena.broker.peak_rss_mib, striker.struck)
+    return Outcome(check(history), problems, peak, striker.struck)
 
 
 async def _strike(settings: Settings, striker: Striker, targets: Targets, asker: Asker, examiner: Examiner) -> None:
@@ -172,7 +177,7 @@ def _commits(arena: Arena) -> dict[str, list[Commit]]:
     """The commits of each role, in order, whichever of its programs made them."""
     commits: dict[str, list[Commit]] = {}
     for program, path in _logs(arena, arena.consumers).items():
-        commits.setdefault(bus.role_of(program), []).extend(read_commits(lines(path), arena.led_at(program)))
+        commits.setdefault(bus.role_of(program), []).extend(read_commits(lines(path), partial(arena.reign_at, program)))
     return {role: sorted(of_role, key=lambda commit: commit.at) for role, of_role in commits.items()}
 
 

@@ -15,27 +15,25 @@ from sqlalchemy import make_url
 
 from tests.torture import bus
 from tests.torture.arena import Arena
+from tests.torture.brokers import ENDS_WITH, LOST_LEASE
 from tests.torture.checker import EVERYBODYS
 from tests.torture.database import LEFT_BYTES, Database, Fault, Lost
 from tests.torture.examining import Examiner
 from tests.torture.faults import Cycle, Strike, Targets
-from tests.torture.history import TAKEOVER, Log
-from tests.torture.program import Program
+from tests.torture.history import Log
+from tests.torture.program import Broker, Program
 from xbus.broker.journal.configuration import BusSpec
 from xbus.errors import JournalUnavailable
 
 EDIT_AGAIN_SECONDS = 0.2
 
-END_SECONDS = 30.0
-"""How long a broker may take to end that another one has replaced, on a busy machine."""
-
-NOTICE_SECONDS = 5.0
-"""How long a broker that another one has replaced may still hand out what it had read. It looks each second."""
-
-REFUSED, REPLACED, WENT_BACK = 1, 4, 3
+REFUSED, WENT_BACK = 1, 3
 """Exit codes of the broker."""
 
-ALONE = frozenset({"two_brokers", "failover_sync", "failover_async"})
+LEADER = "leader-"
+"""Begins the kinds of strikes at a leader that another broker stands by for."""
+
+ALONE = frozenset({"two_brokers", "failover_sync", "failover_async", *(f"{LEADER}{how}" for how in ENDS_WITH)})
 """Kinds that nothing else may befall the broker or its database at the same time: it ends as these want it to."""
 
 Way: TypeAlias = Callable[[str, float], Awaitable[Lost | None]]
@@ -79,7 +77,12 @@ class Striker:
             for name in sorted(EVERYBODYS) if strike.kind in ALONE else (strike.target,):
                 await alone.enter_async_context(self._arena.one_at_a_time[name])
             since = time.monotonic()
+            if strike.target in EVERYBODYS:
+                self._arena.strikes_brokers()
             lost = await self._ways[strike.kind](strike.target, strike.lasts)
+            if strike.target in EVERYBODYS:
+                self._arena.strikes_brokers()
+                await self._arena.brokers.led()
             self.struck[strike.kind] += 1
             # What ends in order leaves nothing in doubt, so it explains nothing that comes twice.
             role = bus.role_of(strike.target)
@@ -88,24 +91,25 @@ class Striker:
 
     async def kill(self, name: str, seconds: float) -> None:
         """SIGKILL, and start it again later."""
-        program = self._program(name)
+        program = self._arena.program(name)
         program.kill()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(asyncio.sleep(seconds))
-            if program is self._arena.broker and self._examiner.is_due:
+            if isinstance(program, Broker) and self._examiner.is_due:
                 # A database that is struck meanwhile is examined behind the cycle.
                 tasks.create_task(self._examiner.examine("while the broker was down"))
         await program.start()
 
     async def restart(self, name: str, seconds: float) -> None:
         """SIGTERM, and start it again later."""
-        await self._arena.end(name)
+        program = self._arena.program(name)
+        await self._arena.end(program)
         await asyncio.sleep(seconds)
-        await self._program(name).start()
+        await program.start()
 
     async def stop(self, name: str, seconds: float) -> None:
         """SIGSTOP, and SIGCONT later."""
-        program = self._program(name)
+        program = self._arena.program(name)
         program.signal(signal.SIGSTOP)
         await asyncio.sleep(seconds)
         program.signal(signal.SIGCONT)
@@ -123,59 +127,47 @@ class Striker:
         await self._mend(name, seconds)
 
     async def two_brokers(self, _: str, seconds: float) -> None:
-        """Freeze the broker, and start a second one on its journal."""
-        self._arena.broker.signal(signal.SIGSTOP)
+        """Freeze the broker, and start another one on its journal that does not wait for its lease to be over."""
+        brokers = self._arena.brokers
+        leader = brokers.leader
+        leader.signal(signal.SIGSTOP)
         try:
             if self._url.startswith("sqlite"):
                 await self._is_refused()
-            else:
-                await self._is_replaced(seconds)
+                return
+            leader.should_run = False
+            other = next(broker for broker in brokers if broker is not leader)
+            await self._arena.end(other)
+            await other.start(stands_by=False)
+            brokers.look()
         finally:
-            self._arena.broker.signal(signal.SIGCONT)
+            brokers.wake(leader)
+        await brokers.ended(leader, LOST_LEASE)
+        await asyncio.sleep(seconds)
+        await leader.start()
 
     async def _is_refused(self) -> None:
-        second = Program("refused_broker", self._arena.second_command, self._arena.folder)
-        await second.start()
-        code = await second.ended(END_SECONDS)
-        second.kill()
-        if code != REFUSED:
-            self._arena.problems.append(f"a second broker on the same file ended with {code}")
+        second = Broker(self._arena.folder, "refused_broker", self._url, bus.OPTIONS, stands_by=False)
+        await Program.start(second)
+        await self._arena.brokers.ended(second, frozenset({REFUSED}))
 
-    async def _is_replaced(self, seconds: float) -> None:
-        """The second one takes over, and the first one ends as soon as it goes on; then the other way round."""
-        first, second = self._arena.broker, self._arena.second_broker
-        first.should_run = False
-        await second.start()
-        await self._takes_over(first, is_second=True)
-        await asyncio.sleep(seconds)
-        await first.start()
-        await self._takes_over(second, is_second=False)
-
-    async def _takes_over(self, old: Program, *, is_second: bool) -> None:
-        """Lead all to the new broker; one consumer stays at the old one until that ends."""
-        since = time.monotonic()
-        others = self._arena.programs.keys() - {bus.LEFT_BEHIND}
-        self._arena.lead_to_broker(others, is_second=is_second)
-        old.signal(signal.SIGCONT)
-        until = time.monotonic() + NOTICE_SECONDS
-        self._log.write(kind=TAKEOVER, target=TAKEOVER, since=since, until=until)
-        code = await old.ended(END_SECONDS)
-        if code != REPLACED and code not in old.may_end_with:
-            self._arena.problems.append(f"{old.name} ended with {code} when another one had taken over")
-        old.kill()
-        self._arena.lead_to_broker({bus.LEFT_BEHIND}, is_second=is_second)
+    async def strike_leader(self, how: str) -> None:
+        """Have the broker lead that stands by."""
+        async with self._arena.brokers.struck(how):
+            pass
 
     async def fail_over(self, fault: Fault, seconds: float) -> Lost | None:
         """Let a standby take the place of the database."""
         # It may notice after the strike that the journal went back.
-        self._arena.broker.may_end_with = frozenset({WENT_BACK})
+        for broker in self._arena.brokers:
+            broker.may_end_with = frozenset({WENT_BACK})
         return await fault(seconds)
 
     async def fill_disk(self, _: str, seconds: float) -> None:
         """Let the broker write no file beyond its size for a while, as if the disk of its journal were full."""
         files = [Path(f"{make_url(self._url).database}{suffix}") for suffix in ("", "-wal")]
         size = max(file.stat().st_size for file in files if file.exists())
-        pid = self._arena.broker.pid
+        pid = self._arena.brokers.leader.pid
         with contextlib.suppress(ProcessLookupError):
             hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)[1]
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (size + LEFT_BYTES, hard))
@@ -204,9 +196,6 @@ class Striker:
         for link in self._arena.links(name):
             link.mend()
 
-    def _program(self, name: str) -> Program:
-        return self._arena.programs[name]
-
 
 def _ways(arena: Arena, database: Database, striker: Striker) -> tuple[Mapping[str, Way], Targets]:
     """How each kind of fault is carried out, and whom it may strike."""
@@ -220,11 +209,27 @@ def _ways(arena: Arena, database: Database, striker: Striker) -> tuple[Mapping[s
         **{f"cut-{side}": (striker.cut, names) for side, names in links.items()},
         **{f"delay-{side}": (striker.hold, names) for side, names in links.items()},
         "two_brokers": (striker.two_brokers, ["broker"]),
+        **(
+            {
+                f"{LEADER}{how}": (_to_leader(striker, how), ["broker"])
+                for how in ENDS_WITH
+                if how not in ("kill", "stop")
+            }
+            if len(arena.brokers.all) > 1
+            else {}
+        ),
         "graph-edit": (striker.edit, ["graphs"]),
         **({"disk_full": (striker.fill_disk, ["database"])} if database.own_url.startswith("sqlite") else {}),
         **{kind: (_to_database(striker, kind, fault), ["database"]) for kind, fault in database.faults.items()},
     }
     return {kind: way for kind, (way, _) in known.items()}, {kind: names for kind, (_, names) in known.items()}
+
+
+def _to_leader(striker: Striker, how: str) -> Way:
+    async def strike(_: str, seconds: float) -> None:
+        await striker.strike_leader(how)
+
+    return strike
 
 
 def _to_database(striker: Striker, kind: str, fault: Fault) -> Way:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from tests.torture.brokers import Brokers, Reign
+from tests.torture.database import Sqlite
 from tests.torture.history import (
     Commit,
     CommittedEvent,
@@ -50,13 +52,20 @@ def test_a_consumer_is_read_back(tmp_path: Path) -> None:
     assert commit.ref == "e-1"
 
 
-def test_a_commit_is_of_the_broker_at_which_its_program_registered_last() -> None:
+def test_a_commit_is_of_the_reign_in_which_its_program_registered_last() -> None:
     said: list[dict[str, Any]] = [
         {"id": "A", "at": 9, "begun": 8, "registered": registered, "events": []} for registered in (1, 4, 6)
     ]
-    assert [commit.reign for commit in read_commits(said, [3.0, 5.0])] == [0, 1, 2]
+    assert [commit.reign for commit in read_commits(said, {1: 0, 4: 1, 6: None}.__getitem__)] == [0, 1, None]
     assert [commit.reign for commit in read_commits(said)] == [0, 0, 0]
-    assert [commit.reign for commit in read_commits(said, None)] == [None, None, None]
+
+
+def test_a_broker_answers_in_the_reign_that_began_with_its_last_start(tmp_path: Path) -> None:
+    brokers = Brokers(tmp_path, Sqlite(tmp_path / "xbus.db"), {})
+    # The second one stood by for a while, as did the first one when it was started again.
+    brokers.reigns = [Reign("a", 1.0, 1.0, 1.0), Reign("b", 2.0, 5.0, 5.0), Reign("a", 6.0, 8.0, 8.0)]
+    assert [brokers.reign_at("a", at) for at in (1.5, 5.5, 9.0)] == [0, 0, 2]
+    assert brokers.reign_at("b", 9.0) == 1
 
 
 def test_an_item_tells_where_it_comes_from_and_by_whom() -> None:
