@@ -21,7 +21,7 @@ MEASURED := $(if $(COVERAGE),--cov --cov-report=)
 export DB ONLY ENVELOPES ROUNDS FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
 .DEFAULT_GOAL := help
-.PHONY: trial-http fuzz fuzz-api fuzz-http screenshots help demo demo-spark test test-slow test-again test-spark test-old test-pythons simulate torture lint trial-readers bench bench-peers bench-report bench-spark clean
+.PHONY: trial-http fuzz fuzz-api fuzz-http screenshots help demo demo-spark test test-slow test-again test-spark test-old test-pythons simulate torture lint trial-readers trial-standby bench bench-peers bench-report bench-spark clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -59,6 +59,9 @@ trial-readers: $(VENV)/.installed-dev  ## kill and stop programs of a reader whi
 
 trial-http: $(VENV)/.installed-dev  ## kill gateways, broker and subscriber while a shop publishes by HTTP [CYCLES=200] [SEED=7] [DB=sqlite|postgresql]
 	@$(IN_VENV) tests.fault.calling
+
+trial-standby: $(VENV)/.installed-dev  ## strike the leader of two brokers in each way, and measure until the other one delivers [CYCLES=20] [SEED=7] [FOLDER=...]
+	@$(IN_VENV) tests.fault.leading
 
 torture: $(VENV)/.installed-dev  ## kill, stop and cut off everything while envelopes flow [CYCLES=20] [SEED=7] [DB=sqlite|postgresql] [FAULTS=...]
 	@$(IN_VENV) tests.torture

@@ -18,7 +18,7 @@ from tests.torture import bus
 from tests.torture.brokers import LOST_LEASE, Brokers
 from tests.torture.database import Database
 from tests.torture.emitter import LISTENS, is_old
-from tests.torture.history import Routes, lines
+from tests.torture.history import LOST, Log, Routes, lines
 from tests.torture.program import Broker, Program
 from tests.torture.proxy import Proxy
 
@@ -49,6 +49,7 @@ class Arena:
         folder: for all files.
         database: of the journal.
         seed: for what the emitters send.
+        log: of what strikes.
 
     Attributes:
         routes: the ways of the items.
@@ -58,7 +59,7 @@ class Arena:
         config_path: a configuration with the addresses of all brokers.
     """
 
-    def __init__(self, folder: Path, database: Database, seed: int) -> None:
+    def __init__(self, folder: Path, database: Database, seed: int, log: Log) -> None:
         settled = bus.read_bus()
         self.folder = folder
         self.routes: Routes = bus.routes(settled)
@@ -68,6 +69,7 @@ class Arena:
         self.one_at_a_time: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """By target, which is the same for all brokers: held by a strike, and by the start of a program that ended by
         itself. Two starts at once would leave a program behind that nobody knows, at the ports of the other one."""
+        self._log = log
         self._struck_until = 0.0
         self._links: dict[str, list[Proxy]] = {}
         self._to_brokers: defaultdict[str, dict[str, Proxy]] = defaultdict(dict)
@@ -196,11 +198,19 @@ class Arena:
                     continue
                 async with one_at_a_time:
                     code = await program.ended(1)
-                    lost_lease = isinstance(program, Broker) and program.stands_by and code in LOST_LEASE
-                    if code not in program.may_end_with and not (lost_lease and time.monotonic() < self._struck_until):
+                    is_replaced = isinstance(program, Broker) and self._is_replaced(program, code)
+                    if code not in program.may_end_with and not is_replaced:
                         self.problems.append(f"{program.name} ended by itself with {code}")
                         click.echo(self.problems[-1], err=True)
                     await program.start()
+
+    def _is_replaced(self, broker: Broker, code: int | None) -> bool:
+        """Whether a broker ended as another one leads, because of a strike: that one may redeliver."""
+        now, reign = time.monotonic(), self.brokers.reigns[-1]
+        if code not in LOST_LEASE or reign.broker == broker.name or now > self._struck_until:
+            return False
+        self._log.write(kind=LOST, target="broker", since=reign.since - WATCH_SECONDS, until=now)
+        return True
 
     def _follow_leader(self) -> None:
         """Lead those to the leader that know one address alone."""

@@ -47,7 +47,7 @@ class Reign:
     Args:
         broker: its name.
         started: when it was started.
-        since: when it was seen to lead.
+        since: when it was seen to begin to lead.
         until: when the broker before it surely handed nothing out any more.
     """
 
@@ -121,7 +121,7 @@ class Brokers:
     async def led(self, *, instead_of: Broker | None = None) -> None:
         """Wait until one leads, and not this one."""
         async with asyncio.timeout(LEAD_SECONDS):
-            while not any(broker.leads_since is not None for broker in self if broker is not instead_of):
+            while not any(broker.is_ready for broker in self if broker is not instead_of):
                 await asyncio.sleep(STEP_SECONDS)
         self.look()
 
@@ -129,25 +129,33 @@ class Brokers:
     async def struck(self, how: str) -> AsyncIterator[Broker]:
         """Strike the leader, and give it; behind the block it stands by, and all is well again.
 
+        A leader that is frozen or cut off goes on within the block if that lasts for long.
+
         Args:
             how: one of ``ENDS_WITH``.
         """
         leader = self.leader
-        since = time.monotonic()
         try:
-            await self._strike(leader, how)
-            yield leader
-            await self.led(instead_of=leader)
-            if ENDS_WITH[how] is LOST_LEASE:
-                await asyncio.sleep(since + AWAY_SECONDS - time.monotonic())
+            async with asyncio.TaskGroup() as tasks:
+                if ENDS_WITH[how] is LOST_LEASE:
+                    tasks.create_task(self._wake_later(leader))
+                await self._strike(leader, how)
+                yield leader
+                await self.led(instead_of=leader)
         finally:
             self.wake(leader)
         await self.ended(leader, ENDS_WITH[how])
         await leader.start()
 
+    async def _wake_later(self, leader: Broker) -> None:
+        await asyncio.sleep(AWAY_SECONDS)
+        await self.led(instead_of=leader)
+        self.wake(leader)
+
     def wake(self, broker: Broker) -> None:
         """Have a broker go on that was frozen or cut off."""
-        self.reigns[-1].until = time.monotonic() + NOTICE_SECONDS
+        if broker.runs:
+            self.reigns[-1].until = time.monotonic() + NOTICE_SECONDS
         broker.signal(signal.SIGCONT)
         if broker.proxy is not None:
             broker.proxy.mend()

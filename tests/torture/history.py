@@ -195,6 +195,9 @@ def read_commits(
 TAKEOVER = "takeover"
 """The kind of the lines about a broker that took over: ``until`` its forerunner may still hand something out."""
 
+LOST = "lease-lost"
+"""The kind of the lines about a broker that lost its lease while its database was struck."""
+
 
 @dataclass(frozen=True, slots=True)
 class Struck:

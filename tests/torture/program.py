@@ -33,6 +33,7 @@ class Program:
     Attributes:
         should_run: whether nobody here has ended it.
         may_end_with: the exit codes with which it may end by itself; it is started again.
+        output: the file.
     """
 
     def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
@@ -40,7 +41,7 @@ class Program:
         self.should_run = False
         self.may_end_with: frozenset[int] = frozenset()
         self._command = command
-        self._output = folder / f"{name}.log"
+        self.output = folder / f"{name}.log"
         self._process: Process | None = None
 
     @property
@@ -60,7 +61,7 @@ class Program:
     def _spawn(self, *more: str) -> None:
         # A file and no module, which would import the package that it is in.
         leash = [sys.executable, "-S", "-E", str(LEASH), str(os.getpid())]
-        self._process = Process(*leash, *self._command, *more, output=self._output, cwd=CHECKOUT)
+        self._process = Process(*leash, *self._command, *more, output=self.output, cwd=CHECKOUT)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal, if it still runs."""
@@ -137,7 +138,7 @@ class Broker(Program):
         self._ready_file.unlink(missing_ok=True)
         async with asyncio.timeout(READY_SECONDS):
             self._spawn(*flag)
-            while self.leads_since is None and not self._waits():
+            while not self.is_ready and not (flag and self._has_said(b"standing by")):
                 if not self.runs:
                     await asyncio.sleep(10 * STEP_SECONDS)
                     self._spawn(*flag)
@@ -145,23 +146,28 @@ class Broker(Program):
         self.should_run, self.may_end_with = True, frozenset()
 
     def _spawn(self, *more: str) -> None:
-        self._said_before = self._output.stat().st_size if self._output.exists() else 0
+        self._said_before = self.output.stat().st_size if self.output.exists() else 0
         self._started = time.monotonic()
         super()._spawn(*more)
 
     @property
-    def leads_since(self) -> float | None:
-        """When it was started that leads now, in seconds; None where it does not lead."""
+    def is_ready(self) -> bool:
+        """Whether it serves all."""
         try:
-            is_ready = self.runs and json.loads(self._ready_file.read_text())["pid"] == self.pid
+            return bool(self.runs and json.loads(self._ready_file.read_text())["pid"] == self.pid)
         except (OSError, ValueError):
-            return None  # not there, or half written
-        return self._started if is_ready else None
+            return False  # not there, or half written
 
-    def _waits(self) -> bool:
-        with self._output.open("rb") as said:
+    @property
+    def leads_since(self) -> float | None:
+        """When it was started that leads now, in seconds; None where it has not begun to lead."""
+        leads = self.is_ready or (self.runs and self._has_said(b"this broker leads"))
+        return self._started if leads else None
+
+    def _has_said(self, what: bytes) -> bool:
+        with self.output.open("rb") as said:
             said.seek(self._said_before)
-            return b"standing by" in said.read()
+            return what in said.read()
 
     def kill(self) -> None:
         """End it on the spot."""

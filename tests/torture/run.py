@@ -99,9 +99,9 @@ async def torture(settings: Settings, folder: Path) -> Outcome:
     """
     async with database(settings.database, folder) as journal:
         bus.set_up(journal.own_url)
-        arena = Arena(folder, journal, settings.seed)
-        examiner = Examiner(journal.own_url, folder)
         log = Log(folder / FAULTS_FILE)
+        arena = Arena(folder, journal, settings.seed, log)
+        examiner = Examiner(journal.own_url, folder)
         striker = Striker(arena, journal, log, examiner)
         kinds = chosen(settings.faults, striker.targets)
         direct = {
