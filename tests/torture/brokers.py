@@ -64,18 +64,27 @@ class Brokers:
         folder: for their files.
         database: of the journal, with a way for each broker.
         options: of their configuration.
+        ahead: the seconds by which the clock of the first one is ahead, and that of the next one is behind.
 
     Attributes:
         reigns: the brokers that have led so far, in order.
         problems: what went otherwise than it should.
     """
 
-    def __init__(self, folder: Path, database: Database, options: Options) -> None:
+    def __init__(self, folder: Path, database: Database, options: Options, ahead: int = 0) -> None:
         self._database = database
         several = len(database.urls) > 1
         proxies: Sequence[Proxy | None] = database.proxies or [None]
         self.all = [
-            Broker(folder, f"broker_{number}" if several else "broker", url, options, proxy, stands_by=several)
+            Broker(
+                folder,
+                f"broker_{number}" if several else "broker",
+                url,
+                options,
+                proxy,
+                stands_by=several,
+                ahead=ahead * (3 - 2 * number),
+            )
             for number, (url, proxy) in enumerate(zip(database.urls, proxies, strict=True), 1)
         ]
         self.reigns: list[Reign] = []

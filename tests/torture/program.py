@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.support.daemon import Options, write_config
 from tests.support.ports import free_port
 from tests.support.processes import Process, script
+from tests.torture import clocks
 from tests.torture.proxy import Proxy
 
 CHECKOUT = Path(__file__).parents[2]
@@ -101,6 +102,7 @@ class Broker(Program):
         options: of its configuration.
         proxy: its way to the database, where one leads there.
         stands_by: whether it stands by while another one leads.
+        ahead: the seconds by which its clock is ahead.
 
     Attributes:
         ports: of its front and its back, by name.
@@ -108,13 +110,22 @@ class Broker(Program):
     """
 
     def __init__(
-        self, folder: Path, name: str, url: str, options: Options, proxy: Proxy | None = None, *, stands_by: bool
+        self,
+        folder: Path,
+        name: str,
+        url: str,
+        options: Options,
+        proxy: Proxy | None = None,
+        *,
+        stands_by: bool,
+        ahead: int = 0,
     ) -> None:
         self.ports = {"front": free_port(), "back": free_port()}
         sockets = {f"{part}socket": f"tcp://127.0.0.1:{port}" for part, port in self.ports.items()}
         config = write_config(folder / f"{name}.ini", url, {**options, "broker": {"name": name}, "zmq": sockets})
         self._ready_file = folder / f"{name}-ready.json"
-        command = [script("start_xbusbroker"), "-c", str(config), "--ready-file", str(self._ready_file)]
+        command = [*clocks.ahead(ahead, folder), script("start_xbusbroker"), "-c", str(config)]
+        command += ["--ready-file", str(self._ready_file)]
         super().__init__(name, command, folder)
         self.proxy = proxy
         self.stands_by = stands_by

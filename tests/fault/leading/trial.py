@@ -36,6 +36,9 @@ ordered = true
 MOST_TOLD = 20
 """The broken promises of a strike that are written down."""
 
+CLOCKS_SECONDS = 3600
+"""Seconds by which the clock of one broker is ahead, and that of the other one is behind; both must not matter."""
+
 CALM_SECONDS = 1.0
 """Seconds between two strikes at the most, while both brokers are there."""
 
@@ -82,7 +85,7 @@ class StandbyTrial:
     def __init__(self, folder: Path, database: Database, log: Log, seed: str) -> None:
         add_bus(database.own_url, {"orders": {"store": []}})
         apply_text(database.own_url, ORDERED)
-        self._brokers = Brokers(folder, database, {})
+        self._brokers = Brokers(folder, database, {}, CLOCKS_SECONDS)
         self._log = log
         self._chance = random.Random(seed)
         self._engine = create_engine(database.own_url)
