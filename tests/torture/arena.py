@@ -205,11 +205,12 @@ class Arena:
                     await program.start()
 
     def _is_replaced(self, broker: Broker, code: int | None) -> bool:
-        """Whether a broker ended as another one leads, because of a strike: that one may redeliver."""
+        """Whether a broker ended as its lease was over, because of a strike: the next one may redeliver."""
         now, reign = time.monotonic(), self.brokers.reigns[-1]
-        if code not in LOST_LEASE or reign.broker == broker.name or now > self._struck_until:
+        if code not in LOST_LEASE or not broker.stands_by or now > self._struck_until:
             return False
-        self._log.write(kind=LOST, target="broker", since=reign.since - WATCH_SECONDS, until=now)
+        since = now if reign.broker == broker.name else reign.since
+        self._log.write(kind=LOST, target="broker", since=since - WATCH_SECONDS, until=now)
         return True
 
     def _follow_leader(self) -> None:

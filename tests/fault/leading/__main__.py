@@ -19,6 +19,7 @@ from tests.torture.database import database
 from tests.torture.history import Log, lines
 
 STRIKES_FILE = "strikes.jsonl"
+INTERRUPTED = 130
 
 
 def main() -> int:
@@ -30,9 +31,14 @@ def main() -> int:
     log = Log(path)
     kinds = [*ENDS_WITH] * cycles
     random.Random(seed).shuffle(kinds)
-    if left := kinds[sum(1 for _ in lines(path)) :]:
-        asyncio.run(_strike(Path(tempfile.mkdtemp(prefix="session-", dir=folder)), log, left, f"{seed} {len(left)}"))
-    log.close()
+    try:
+        if left := kinds[sum(1 for _ in lines(path)) :]:
+            asyncio.run(
+                _strike(Path(tempfile.mkdtemp(prefix="session-", dir=folder)), log, left, f"{seed} {len(left)}")
+            )
+    except KeyboardInterrupt:
+        sys.stderr.write(f"interrupted: FOLDER={folder} goes on\n")
+        return INTERRUPTED
     strikes = [*lines(path)]
     violations = [each for strike in strikes for each in strike["violations"]]
     told = {"seed": seed, "violations": len(violations), "of": summary(strikes)}
