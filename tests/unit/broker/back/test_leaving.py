@@ -1,6 +1,7 @@
 """Recipients that are about to go: they end what they have begun, and get nothing more."""
 
 import asyncio
+import math
 from dataclasses import replace
 
 import pytest
@@ -48,6 +49,20 @@ async def test_however_often_it_goes_that_is_no_failed_attempt(journal: Journal)
         await broker.register("store_1")
         await broker.until_rows({})
         assert await broker.journal.read(list_failures) == [], "an orderly stop is no failure"
+
+
+async def test_a_broker_whose_lease_is_over_counts_no_attempt(journal: Journal) -> None:
+    until = -math.inf
+    journal.leads_until = lambda: until
+    async with running(journal, retry=RetryPolicy(attempts=1)) as broker:
+        await broker.register("store_1")
+        await broker.put(b"waits for the next broker")
+        await broker.until_rows({"store_1": ("retry", 1, "not_leading")})
+        assert await broker.journal.read(list_failures) == []
+        until = math.inf
+        broker.pass_time(60)
+        await broker.until_rows({})
+        assert broker.items("store_1") == [b"waits for the next broker"]
 
 
 async def test_it_may_end_what_it_has_begun(journal: Journal) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from xbus.broker.journal.writes import Failure
 from xbus.errors import JournalError, Refused, XbusError
+from xbus.rpc.client import NOT_LEADING
 from xbus.rpc.frames import BAD_ANSWER
 from xbus.texts import fault, plain
 
@@ -71,7 +72,8 @@ SUPERSEDED = "connection_superseded"
 LEAVING_CODES = ("recipient_stopping", SUPERSEDED)
 """Answers of a recipient that takes nothing more by this connection."""
 
-ABSENT_CODES = (*LEAVING_CODES, "envelope_stopped")
+ABSENT_CODES = (*LEAVING_CODES, "envelope_stopped", NOT_LEADING)
+"""The last one is of this broker itself: its lease is over, and the next one brings the envelope."""
 
 FORGOTTEN_CODES = ("envelope_unknown", "event_unknown")
 """Codes of a recipient that has lost what it had, as by a restart. They say nothing about the content."""
