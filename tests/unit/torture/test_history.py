@@ -56,7 +56,8 @@ def test_a_commit_is_of_the_reign_in_which_its_program_registered_last() -> None
     said: list[dict[str, Any]] = [
         {"id": "A", "at": 9, "begun": 8, "registered": registered, "events": []} for registered in (1, 4, 6)
     ]
-    assert [commit.reign for commit in read_commits(said, {1: 0, 4: 1, 6: None}.__getitem__)] == [0, 1, None]
+    reigns: dict[float, int | None] = {1: 0, 4: 1, 6: None}
+    assert [commit.reign for commit in read_commits(said, reigns.__getitem__)] == [0, 1, None]
     assert [commit.reign for commit in read_commits(said)] == [0, 0, 0]
 
 
