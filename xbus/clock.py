@@ -20,11 +20,24 @@ class Clock(Protocol):
         """Give seconds that only ever grow, for measuring durations."""
 
 
+SHIFT = timedelta(seconds=1)
+"""A machine's clock that is wrong by less counts as right: a look at another clock takes time, too."""
+
+
 class SystemClock:
     """The machine's own clock. It calls no Python function, as each message asks for the time."""
 
     now: Callable[[], datetime] = staticmethod(partial(datetime.now, UTC))
     monotonic: Callable[[], float] = staticmethod(time.monotonic)
+
+    def follow(self, moment: datetime) -> None:
+        """Tell the time of another clock from now on, where this one differs from it.
+
+        Args:
+            moment: of the other clock, as of now.
+        """
+        ahead = moment - SystemClock.now()
+        self.now = SystemClock.now if abs(ahead) < SHIFT else lambda: SystemClock.now() + ahead
 
 
 def span(seconds: float) -> timedelta:

@@ -12,6 +12,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import make_url
 
 from tests.support.bus import PASSWORD, add_bus
@@ -22,9 +23,11 @@ from tests.support.ports import free_port
 from tests.support.processes import run, script
 from tests.support.serving import serving
 from tests.support.waiting import eventually, wait_until
+from tests.torture.clocks import ahead
 from tests.torture.proxy import Proxy
+from xbus import model
 from xbus.broker.journal.api_tokens import add_api_token
-from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.clock import SystemClock
 from xbus.emitter import AsyncEmitter, Emitter
 from xbus.errors import CallError
@@ -149,6 +152,51 @@ async def test_a_leader_that_was_frozen_ends_when_it_wakes_up(pair: tuple[Daemon
         assert await asyncio.to_thread(first.process.wait) == STARTS_ANEW
         await emitter.put("test_event", ["after"])
         await eventually(lambda: "after" in notes.items, "the second one goes on")
+
+
+class FailsFirst(Notes):
+    """Fails until it is mended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_mended = False
+
+    def on_item(self, event: Event, item: Item) -> None:
+        if not self.is_mended:
+            raise RuntimeError("not now")
+        super().on_item(event, item)
+
+
+async def test_a_leader_whose_clock_is_an_hour_ahead_delays_nothing_at_the_next_one(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    clock = ahead(3600, tmp_path)
+    if not clock:
+        pytest.skip("no C compiler to have a clock be wrong")
+    add_bus(postgres_url, GRAPH)
+    options = {"broker": {"standby": "true"}, "back": {"first_delay": "0.1"}}
+    first, second = (Daemon(tmp_path / name, postgres_url, options) for name in ("first", "second"))
+    try:
+        first.start(env=dict(each.split("=", 1) for each in clock[1:]))
+        second.begin()
+        await eventually(lambda: "standing by" in second.log, "the second one stands by")
+        front, back = (",".join(told_address(each, part) for each in (first, second)) for part in ("front", "back"))
+        fails = FailsFirst()
+        async with serving(first, "c_1", fails, back=back), AsyncEmitter(front, "emitter_1", PASSWORD) as emitter:
+            await emitter.put("test_event", ["x"])
+            await eventually(lambda: delayed(postgres_url) > 0, "the first one delays what failed")
+            first.kill()
+            fails.is_mended = True
+            await eventually(lambda: fails.items == ["x"], "the second one tries again")
+    finally:
+        first.kill()
+        second.kill()
+
+
+def delayed(url: str) -> int:
+    """The number of deliveries that are to be tried again."""
+    with reading(url) as connection:
+        return connection.execute(sa.select(sa.func.count()).select_from(model.delivery)).scalar_one()
 
 
 async def test_a_leader_that_does_not_reach_its_database_leaves_its_programs_to_the_other_one(

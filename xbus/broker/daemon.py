@@ -215,7 +215,7 @@ async def _serve(
 ) -> None:
     tell_open_files(config.database.url, config.journal.objects)
     mishaps = CrashOnCallbackError()
-    clock = SystemClock()
+    clock = SystemClock() if lease is None else lease.clock
     context = new_context()
     writer = "broker" if len(names) > 1 else names[0]
     health = Health(writer, clock)

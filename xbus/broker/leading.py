@@ -76,6 +76,8 @@ class Lease:
         self.until = math.inf
         """When it is over unless it is renewed, on the monotonic clock; never where no other broker may stand by. From
         then on this broker hands nothing out: another one may do so."""
+        self.clock = SystemClock()
+        """The clock of this broker. It follows that of the database: its moments are read by the next broker, too."""
         self.brokers: Sequence[KnownBroker] = ()
         """All brokers of the journal, as of the last look."""
         self.is_handed_over = False
@@ -148,6 +150,7 @@ class Lease:
         began = time.monotonic()
         looked = await self._do(look, *args)
         self._epoch, self.brokers = looked.epoch, looked.brokers
+        self.clock.follow(looked.brokers[0].at)
         others = any(each.place.name != self._place.name and not each.is_gone for each in looked.brokers)
         self.until = began + self._seconds if self.stands_by or others else math.inf
         return looked.leader if looked.epoch is None else None

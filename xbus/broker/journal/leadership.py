@@ -91,14 +91,16 @@ class KnownBroker(NamedTuple):
         lasts: for how many seconds its lease lasts without being renewed; None where it does not lead.
         since: when it took its lease; None where it does not lead.
         successor: the name of the broker to which it is to hand its lease over; None where nobody asked for that.
+        at: when it was looked up, by the database's clock.
     """
 
     place: BrokerPlace
     looked: float
     epoch: int | None
     lasts: float | None
-    since: datetime | None = None
-    successor: str | None = None
+    since: datetime | None
+    successor: str | None
+    at: datetime
 
     @property
     def leads(self) -> bool:
@@ -229,7 +231,8 @@ def read_brokers(connection: sa.Connection) -> list[KnownBroker]:
     )
     return [
         KnownBroker(
-            BrokerPlace(*place), _seconds(now, looked_at), epoch, until and _seconds(until, now), since, successor
+            *(BrokerPlace(*place), _seconds(now, looked_at), epoch, until and _seconds(until, now), since, successor),
+            now,
         )
         for *place, epoch, since, successor, looked_at, until, now in rows
     ]
