@@ -18,10 +18,10 @@ COVERAGE ?=
 MEASURED := $(if $(COVERAGE),--cov --cov-report=)
 
 # The demo, the benchmarks, the simulation and the torture read these from their environment.
-export DB ONLY ENVELOPES ROUNDS FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
+export DB ONLY ENVELOPES ROUNDS FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES SYNCHRONOUS
 
 .DEFAULT_GOAL := help
-.PHONY: trial-http fuzz fuzz-api fuzz-http screenshots help demo demo-spark test test-slow test-again test-spark test-old test-pythons simulate torture lint trial-readers trial-standby bench bench-peers bench-report bench-spark clean
+.PHONY: trial-http trial-failover trial-standby fuzz fuzz-api fuzz-http screenshots help demo demo-spark test test-slow test-again test-spark test-old test-pythons simulate torture lint trial-readers bench bench-peers bench-report bench-spark clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -62,6 +62,9 @@ trial-http: $(VENV)/.installed-dev  ## kill gateways, broker and subscriber whil
 
 trial-standby: $(VENV)/.installed-dev  ## strike the leader of two brokers in each way, and measure until the other one delivers [CYCLES=20] [SEED=7] [FOLDER=...]
 	@$(IN_VENV) tests.fault.leading
+
+trial-failover: $(VENV)/.installed-dev  ## kill, freeze and cut off the primary of PostgreSQL, as root [CYCLES=4] [SEED=7] [FAULTS=...] [SYNCHRONOUS=no] [FOLDER=...]
+	@$(IN_VENV) tests.fault.failover
 
 torture: $(VENV)/.installed-dev  ## kill, stop and cut off everything while envelopes flow [CYCLES=20] [SEED=7] [DB=sqlite|postgresql] [FAULTS=...]
 	@$(IN_VENV) tests.torture

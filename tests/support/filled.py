@@ -9,9 +9,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import sqlalchemy as sa
-
 from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.database.engine import parse_url
 from xbus.testing.images import empty_image
 
 MOST_IMAGES = 16
@@ -49,7 +48,7 @@ class Images:
 
 def _closed_file(url: str) -> Path | None:
     """The file of a database on SQLite that nobody has open."""
-    name = sa.make_url(url).database
+    name = parse_url(url).database
     if not url.startswith("sqlite") or not name or Path(f"{name}-wal").exists():
         return None
     return Path(name)
