@@ -172,7 +172,7 @@ licences: $(VENV)/.installed-dev  ## check that each package of an extra has a l
 images:  ## pin the newest images of deploy/ by their digests; needs docker with buildx, and the registry
 	@for image in docker.io/library/python:3.13-slim docker.io/library/postgres:17; do \
 	    digest=$$(docker buildx imagetools inspect "$$image" --format '{{.Manifest.Digest}}') || exit 1; \
-	    sed -i "s#$$image@sha256:[0-9a-f]*#$$image@$$digest#" deploy/Dockerfile deploy/compose.yaml || exit 1; \
+	    sed -i "s#$$image@sha256:[0-9a-f]*#$$image@$$digest#" deploy/Dockerfile deploy/compose.yaml deploy/ha/Dockerfile || exit 1; \
 	    echo "$$image@$$digest"; done
 .PHONY: lock wheel sbom licences images
 

@@ -4,18 +4,25 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shlex
 import shutil
 import socket
 import subprocess
+import textwrap
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
+import psycopg2
 import pytest
 
 from tests.conftest import StartDaemon, StartProcess
 from tests.support.daemon import write_config
 from tests.support.documentation import CHECKOUT
+from tests.support.postgres import Server as PostgresServer
+from tests.support.postgres import find_programs
 from tests.support.processes import run, script
 from tests.support.waiting import wait_until
 from xbus.config import load
@@ -238,29 +245,82 @@ def _programs(folder: Path, broker: str) -> str:
     return f"{folder}:{os.environ['PATH']}"
 
 
-def test_compose_understands_its_file() -> None:
+@pytest.mark.parametrize(("name", "broker"), [("compose.yaml", "broker"), ("ha/compose.yaml", "bus-2")])
+def test_compose_understands_its_files(name: str, broker: str) -> None:
     docker = tool("docker")
     if run(docker, "compose", "version").returncode != 0:
         pytest.skip("this docker has no compose")
-    environment = {"XBUS_DB_PASSWORD": "secret"}
-    read = run(docker, "compose", "-f", str(DEPLOY / "compose.yaml"), "config", "--format", "json", env=environment)
+    environment = dict.fromkeys(("XBUS_DB_PASSWORD", "XBUS_SUPERUSER_PASSWORD", "XBUS_REPLICATION_PASSWORD"), "secret")
+    read = run(docker, "compose", "-f", str(DEPLOY / name), "config", "--format", "json", env=environment)
     assert read.returncode == 0, read.stderr
-    services = json.loads(read.stdout)["services"]
-    assert services["broker"]["depends_on"]["db"]["condition"] == "service_healthy"
+    (waits,) = json.loads(read.stdout)["services"][broker]["depends_on"].values()
+    assert waits["condition"] in ("service_healthy", "service_completed_successfully")
 
 
 PINNED = re.compile(r"docker\.io/library/(\w+):([\w.-]+)@sha256:[0-9a-f]{64}")
 
 
 def pinned_images(deploy: Path) -> dict[str, str]:
-    """The base images of the Dockerfile and of compose.yaml, by the name of each."""
-    written = [
-        *re.findall(r"^ARG PYTHON_IMAGE=(.*)$", (deploy / "Dockerfile").read_text(), re.MULTILINE),
-        *re.findall(r"^    image: (.*)$", (deploy / "compose.yaml").read_text(), re.MULTILINE),
-    ]
-    pins = {image: PINNED.fullmatch(image) for image in written if image != "xbus"}
+    """The base images of all that builds and starts containers, by the name of each."""
+    files = [deploy / name for name in ("Dockerfile", "compose.yaml", "ha/Dockerfile", "ha/compose.yaml")]
+    written = {
+        image
+        for path in files
+        for image in re.findall(r"^(?:ARG \w+_IMAGE=| +image: )(.*)$", path.read_text(), re.MULTILINE)
+    }
+    pins = {image: PINNED.fullmatch(image) for image in written - {"xbus", "xbus-database"}}
     assert None not in pins.values(), f"{pins} are not all pinned by a digest"
+    assert len(pins) == len({pin[1] for pin in pins.values() if pin is not None}), "all files take the same images"
     return {pin[1]: image for image, pin in pins.items() if pin is not None}
+
+
+HA = (DEPLOY / "ha" / "compose.yaml").read_text()
+
+
+def test_the_pattern_of_several_machines_names_what_exists() -> None:
+    assert re.findall(r'"([\d.]+:\d+):\d+"', HA) == [f"127.0.0.1:{port}" for port in (1984, 4891, 2984, 5891)]
+    passwords = re.findall(r"PASSWORD: (.*)$", HA, re.MULTILINE)
+    assert passwords
+    assert [password for password in passwords if not re.fullmatch(r"\$\{XBUS_\w+:\?write it .*\}", password)] == []
+    files = {*re.findall(r"dockerfile: (.*)$", HA, re.MULTILINE), "deploy/config.ini", "deploy/patroni/patroni.yml"}
+    assert [name for name in files if not (CHECKOUT / name).exists()] == []
+    url = re.findall(r"SQLALCHEMY_DBURI: (.*)$", HA, re.MULTILINE)[0]
+    services = re.findall(r"^  (\w+-\d):\n    <<: \*(\w+)$", HA, re.MULTILINE)
+    assert [f"{name}:5432" for name, kind in services if kind == "database"] == re.findall(r"[\w-]+:5432", url)
+    assert len([name for name, kind in services if kind == "broker"]) == 2
+
+
+def test_the_pattern_makes_its_journal_once(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    """Its service may end and start again at any moment."""
+    script_text = HA.partition("      - |\n")[2].partition("\n\n")[0].replace("$$", "$")
+    url = postgres_server.create_empty().replace("+psycopg2", "")
+    (server,) = re.findall(r"'(host=db-1[^']*)'", script_text)
+    # The server is that of all tests, so the names are this test's.
+    name = f"xbus_{secrets.token_hex(4)}"
+    script_text = re.sub(r"\bxbus\b", name, textwrap.dedent(script_text)).replace(server, url)
+    environment = {"XBUS_DB_PASSWORD": "it's secret", "PATH": f"{find_programs()}:{os.environ['PATH']}"}
+    try:
+        for _ in range(2):
+            made = subprocess.run(
+                ["sh", "-ec", script_text], env=environment, capture_output=True, text=True, check=False
+            )
+            assert made.returncode == 0, made.stderr
+        parts = urlsplit(url)
+        owner = parts._replace(netloc=f"{name}:it%27s%20secret@{parts.netloc.partition('@')[2]}", path=f"/{name}")
+        psycopg2.connect(urlunsplit(owner)).close()
+    finally:
+        with closing(psycopg2.connect(url)) as connection:
+            connection.autocommit = True
+            connection.cursor().execute(f"DROP DATABASE IF EXISTS {name}")
+            connection.cursor().execute(f"DROP ROLE IF EXISTS {name}")
+        postgres_server.drop(url)
+
+
+def test_patroni_keeps_what_is_acknowledged_on_two_machines() -> None:
+    settings = dict(re.findall(r"^ +(\w+): (\S+)$", (DEPLOY / "patroni" / "patroni.yml").read_text(), re.MULTILINE))
+    assert settings["synchronous_mode"] == "true"
+    # A primary without etcd has to stop before its lock ends.
+    assert int(settings["ttl"]) >= int(settings["loop_wait"]) + 2 * int(settings["retry_timeout"])
 
 
 def test_every_base_image_is_pinned_by_its_digest() -> None:
