@@ -63,7 +63,7 @@ trial-http: $(VENV)/.installed-dev  ## kill gateways, broker and subscriber whil
 trial-standby: $(VENV)/.installed-dev  ## strike the leader of two brokers in each way, and measure until the other one delivers [CYCLES=20] [SEED=7] [FOLDER=...]
 	@$(IN_VENV) tests.fault.leading
 
-trial-failover: $(VENV)/.installed-dev  ## kill, freeze and cut off the primary of PostgreSQL, as root [CYCLES=4] [SEED=7] [FAULTS=...] [SYNCHRONOUS=no] [FOLDER=...]
+trial-failover: $(VENV)/.installed-dev  ## kill, freeze and cut off the primary of PostgreSQL, as root [CYCLES=5] [SEED=7] [FAULTS=...] [SYNCHRONOUS=no] [FOLDER=...]
 	@$(IN_VENV) tests.fault.failover
 
 torture: $(VENV)/.installed-dev  ## kill, stop and cut off everything while envelopes flow [CYCLES=20] [SEED=7] [DB=sqlite|postgresql] [FAULTS=...]

@@ -36,9 +36,11 @@ def summed(struck: list[Struck]) -> dict[str, object]:
 def main() -> int:
     """Play the strikes that the tally lacks, tell its figures and give the exit code."""
     told = os.environ
-    strikes, seed = int(told.get("CYCLES") or 4), int(told.get("SEED") or 7)
+    strikes, seed = int(told.get("CYCLES") or 5), int(told.get("SEED") or 7)
     is_synchronous = (told.get("SYNCHRONOUS") or "yes") == "yes"
-    kinds = tuple((told.get("FAULTS") or ("kill,freeze,partition,both" if is_synchronous else "kill,lag")).split(","))
+    kinds = tuple(
+        (told.get("FAULTS") or ("kill,freeze,partition,both,standby" if is_synchronous else "power,lag")).split(",")
+    )
     if lacking := missing():
         sys.stderr.write(f"{lacking}\n")
         return 2

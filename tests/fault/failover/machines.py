@@ -204,9 +204,9 @@ class Machines:
         servers = ",".join(f"{each.address}:5432" for each in self.all)
         return f"postgresql+psycopg2://xbus:{PASSWORD}@{servers}/xbus"
 
-    def primary(self) -> Machine:
-        """Find the one that writes."""
-        (found,) = (machine for machine in self.all if machine.is_a("primary"))
+    def one_that_is(self, role: str) -> Machine:
+        """Find the only one of a role."""
+        (found,) = (machine for machine in self.all if machine.is_a(role))
         return found
 
     def wait_healthy(self, timeout: float = HEAL_SECONDS) -> None:
@@ -215,7 +215,7 @@ class Machines:
 
     def make_journal(self) -> None:
         """Make the user and the database of the bus."""
-        url = f"postgresql://postgres:{PASSWORD}@{self.primary().address}/postgres"
+        url = f"postgresql://postgres:{PASSWORD}@{self.one_that_is('primary').address}/postgres"
         with closing(psycopg2.connect(url)) as connection:
             connection.autocommit = True
             connection.cursor().execute(f"CREATE ROLE xbus LOGIN PASSWORD '{PASSWORD}'")

@@ -72,7 +72,8 @@ class Struck(NamedTuple):
 
     Args:
         strike: what happened to the primary: it was killed (``kill``), frozen (``freeze``), cut off (``partition``),
-            killed with the broker that leads (``both``), or killed while the others lacked something (``lag``).
+            killed with the broker that leads (``both``), lost with its network (``power``), or lost so while the others
+            lacked something (``lag``). Or its synchronous standby was killed (``standby``).
         writes: seconds until an envelope was acknowledged that was sent after it.
         delivery: seconds until such an envelope was written by the consumer.
         moved: whether another broker leads.
@@ -187,19 +188,21 @@ class FailoverTrial:
 
     async def _strike(self, strike: str) -> Struck:
         self._exits.clear()
-        leader, primary = self._leader(), self._machines.primary()
+        leader, target = self._leader(), self._machines.one_that_is("primary")
         if strike == "lag":
-            others = [machine for machine in self._machines.all if machine is not primary]
+            others = [machine for machine in self._machines.all if machine is not target]
             for machine in others:
                 machine.cut_off()
             await asyncio.sleep(LAG_SECONDS)
-        await asyncio.to_thread(self._hit, strike, primary, leader)
+        if strike == "standby":
+            target = self._machines.one_that_is("synchronous")
+        await asyncio.to_thread(self._hit, strike, target, leader)
         at = time.monotonic()
         if strike == "lag":
             for machine in others:
                 machine.join()
-        writes, delivery = await self._recovered(at, primary if strike == "freeze" else None)
-        await asyncio.to_thread(self._heal, strike, primary)
+        writes, delivery = await self._recovered(at, target if strike == "freeze" else None)
+        await asyncio.to_thread(self._heal, strike, target)
         await self._rest()
         with closing(psycopg2.connect(self._url)) as connection, connection.cursor() as cursor:
             cursor.execute("SELECT position FROM envelope WHERE position IS NOT NULL ORDER BY position")
@@ -210,26 +213,30 @@ class FailoverTrial:
         taken = len(self._acknowledged)
         return Struck(strike, round(writes, 1), round(delivery, 1), moved, exits, taken, *ruling, len(faults))
 
-    def _hit(self, strike: str, primary: Machine, leader: str) -> None:
+    def _hit(self, strike: str, target: Machine, leader: str) -> None:
         match strike:
             case "freeze":
-                primary.freeze()
+                target.freeze()
             case "partition":
-                primary.cut_off()
+                target.cut_off()
             case "both":
                 self._brokers[int(leader.removeprefix("bus-")) - 1].process.kill()
-                primary.kill()
+                target.kill()
+            case "power" | "lag":
+                target.cut_off()  # what its kernel would still send is lost, too
+                target.kill()
             case _:
-                primary.kill()
+                target.kill()
 
-    def _heal(self, strike: str, primary: Machine) -> None:
+    def _heal(self, strike: str, target: Machine) -> None:
         match strike:
             case "freeze":
-                primary.thaw()
+                target.thaw()
             case "partition":
-                primary.join()
+                target.join()
             case _:
-                primary.start()
+                target.join()
+                target.start()
         self._machines.wait_healthy()
 
     async def _recovered(self, at: float, frozen: Machine | None) -> tuple[float, float]:
