@@ -119,6 +119,13 @@ def test_old_programs_are_served_by_the_next_broker_through_a_proxy(
     asyncio.run(work())
 
 
+def test_haproxy_understands_the_file_for_the_database(tmp_path: Path) -> None:
+    text = re.sub(r"\bdb-\d:", "127.0.0.1:", HAPROXY.with_name("postgresql.cfg").read_text())
+    (tmp_path / "postgresql.cfg").write_text(text)
+    checked = run(program("haproxy"), "-c", "-f", tmp_path / "postgresql.cfg")
+    assert checked.returncode == 0, checked.stderr
+
+
 def test_an_address_moves_to_the_broker_that_leads(pair: list[Daemon], metrics: tuple[str, str]) -> None:
     def have_it() -> list[int]:
         return [run(LEADS, listen).returncode for listen in metrics]
