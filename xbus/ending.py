@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from xbus.errors import Failed, JournalRefused, JournalUnavailable, TakenOver, WentBack, XbusError
+from xbus.errors import Failed, JournalRefused, JournalUnavailable, LeaseLost, TakenOver, WentBack, XbusError
 
 STOPPED = 0
 REFUSED = 1
@@ -52,7 +52,7 @@ def printable_lines(text: str) -> str:
 def exit_code(error: XbusError) -> int:
     """Give the exit code that tells a script whether a later try makes sense."""
     if isinstance(error, TakenOver):
-        return STAYS_DOWN
+        return NOT_NOW if isinstance(error, LeaseLost) else STAYS_DOWN
     if isinstance(error, JournalRefused):
         return REFUSED
     return NOT_NOW if isinstance(error, (JournalUnavailable, Failed, WentBack)) else REFUSED

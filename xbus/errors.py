@@ -127,6 +127,10 @@ class TakenOver(Fenced):
     default_code = "journal_taken_over"
 
 
+class LeaseLost(TakenOver):
+    """Another broker may lead by now, as the lease could not be renewed."""
+
+
 class WentBack(Fenced):
     """The journal lacks commits of this broker, as after a fail-over; a broker that starts anew reads what it has.
 

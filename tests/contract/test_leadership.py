@@ -5,13 +5,30 @@ from datetime import UTC, datetime
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import make_url
 
 from tests.support.waiting import wait_until
+from tests.torture.proxy import Proxy
 from xbus import model
 from xbus.broker.journal.database.connection import connected
 from xbus.broker.journal.database.engine import create_engine
-from xbus.broker.journal.leadership import BrokerPlace, Looked, give_back, hand_over, read_brokers, renew, take
-from xbus.errors import Refused, SchemaError
+from xbus.broker.journal.leadership import (
+    BrokerPlace,
+    Looked,
+    find_successor,
+    give_back,
+    hand_over,
+    read_brokers,
+    renew,
+    take,
+)
+from xbus.broker.journal.operations import losses
+from xbus.broker.journal.operations.losses import Loss
+from xbus.broker.leading import Lease
+from xbus.clock import SystemClock
+from xbus.config import Config
+from xbus.config.sections import BrokerSettings, DatabaseSettings
+from xbus.errors import JournalUnavailable, Refused, SchemaError
 
 A, B, C = (
     BrokerPlace(name, f"tcp://{name}:1984", f"tcp://{name}:4891", "0.3.0", f"process 1 on {name}") for name in "abc"
@@ -120,17 +137,18 @@ def test_brokers_that_are_gone_for_a_day_are_forgotten(engine: sa.Engine) -> Non
 
 def test_an_operator_chooses_who_leads_next(engine: sa.Engine) -> None:
     with engine.begin() as connection, pytest.raises(Refused, match="no broker leads") as caught:
-        hand_over(connection, None)
+        find_successor(connection, None)
     assert caught.value.code == "nobody_leads"
     look(engine, A)
     for name in None, "a", "c":
         with engine.begin() as connection, pytest.raises(Refused) as caught:
-            hand_over(connection, name)
+            find_successor(connection, name)
         assert caught.value.code == "nobody_stands_by"
     look(engine, B)
     look(engine, C)
     with engine.begin() as connection:
-        assert hand_over(connection, "c") == C
+        assert find_successor(connection, "c") == C
+        hand_over(connection, C)
         assert renew(connection, A, 1, LONG).brokers[0].successor == "c"
         give_back(connection, A, 1)
     assert look(engine, A) == look(engine, B) == (None, None)
@@ -144,7 +162,7 @@ def test_one_that_was_to_lead_next_and_is_gone_is_waited_for_no_longer(engine: s
     look(engine, A)
     look(engine, B)
     with engine.begin() as connection:
-        hand_over(connection, None)
+        hand_over(connection, find_successor(connection, None))
         give_back(connection, A, 1)
         connection.execute(sa.text("UPDATE broker SET looked_at = looked_at - interval '4 seconds'"))
     assert look(engine, A) == (2, None)
@@ -177,3 +195,57 @@ def test_a_row_that_was_edited_by_hand_costs_its_holder_the_lease(engine: sa.Eng
         connection.execute(sa.delete(model.lease))
         connection.execute(sa.delete(model.broker))
     assert renewed(engine, B, 8) == (1, None), "as where the database went back"
+
+
+ADDRESSES = {"front": "tcp://here:1984", "back": "tcp://here:4891"}
+
+
+def lease_of(url: str, seconds: float = LONG) -> Lease:
+    return Lease(Config(database=DatabaseSettings(url), broker=BrokerSettings(lease=seconds)))
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+async def test_one_that_leads_next_notes_what_the_journal_lost_meanwhile(
+    engine: sa.Engine, postgres_url: str, is_told: bool
+) -> None:
+    """As in a fail-over, behind which the leader may end without having seen the journal."""
+    with engine.begin() as connection:
+        connection.execute(sa.update(model.head).values(position=10))
+        connection.execute(sa.insert(model.writer).values(name="broker", epoch=1, group_number=7, stored_bytes=0))
+    look(engine, A)
+    lease = lease_of(postgres_url)
+    try:
+        assert await lease.take(ADDRESSES, at_once=False) == A
+        with engine.begin() as connection:
+            connection.execute(sa.update(model.head).values(position=4))
+            connection.execute(sa.update(model.writer).values(group_number=5))
+            if is_told:
+                losses.add(connection, Loss(SystemClock().now(), "broker", 3, 11, 4))
+            give_back(connection, A, 1)
+        assert await lease.take(ADDRESSES, at_once=False) is None
+        assert lease.leads
+    finally:
+        lease.close()
+    with engine.begin() as connection:
+        found = [(each.commits, each.known, each.found) for each in losses.read(connection)]
+    assert found == [(3, 11, 4) if is_told else (2, 10, 4)]
+
+
+async def test_a_database_that_answers_no_more_is_left(engine: sa.Engine, postgres_url: str) -> None:
+    """As one whose process is frozen: its machine keeps the connection."""
+    place = make_url(postgres_url)
+    proxy = Proxy(place.port or 5432)
+    await proxy.start()
+    through = place.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
+    lease = lease_of(through, 0.5)
+    look(engine, A)
+    try:
+        assert await lease.take(ADDRESSES, at_once=False) == A
+        proxy.hold()
+        with pytest.raises(JournalUnavailable):
+            await lease.take(ADDRESSES, at_once=False)
+        proxy.mend()
+        assert await lease.take(ADDRESSES, at_once=False) == A
+    finally:
+        lease.close()
+        await proxy.close()

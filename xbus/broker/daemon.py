@@ -138,8 +138,13 @@ class _LastResort:
         try:
             yield
         except asyncio.CancelledError:
-            self._timer.start()
+            self.begin()
             raise
+
+    def begin(self) -> None:
+        """Measure the time from now on, where that has not begun."""
+        if not self._timer.is_alive():
+            self._timer.start()
 
     def cancel(self) -> None:
         self._timer.cancel()
@@ -247,6 +252,8 @@ async def _serve(
                 _be_quick(config, journal, tasks)
                 readiness.started()
                 tell_ready({**addresses, **served}, ready_file)
+                if lease is not None:
+                    lease.ends_by(stop.set)
                 await stop.wait()
             readiness.stopping()
             await _stop(parts, config.daemon.stop_timeout)
@@ -292,6 +299,7 @@ async def _keep(lease: Lease, last_resort: _LastResort, parts: Sequence[BrokerPa
         await lease.keep()
     except XbusError as error:
         last_resort.cover(error)
+        last_resort.begin()
         # Its programs turn to the next one now: this one may still wait for its database, or for work to end.
         for part in parts:
             part.close()

@@ -9,9 +9,10 @@ import contextlib
 import json
 import logging
 import math
+import os
 import platform
 import re
-import signal
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,15 +21,18 @@ from typing import TypeVar
 from xbus.broker.health_verbs import HealthAlone, answering
 from xbus.broker.journal import leadership
 from xbus.broker.journal.commit.committer import this_holder
+from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.database.engine import create_engine, journal_errors
-from xbus.broker.journal.leadership import BrokerPlace, KnownBroker, Looked
+from xbus.broker.journal.leadership import BrokerPlace, JournalEnd, KnownBroker, Looked
+from xbus.broker.journal.operations import losses
+from xbus.broker.journal.operations.losses import Loss
 from xbus.broker.metrics.of_process import ProcessReadiness
 from xbus.broker.metrics.pages import pages
 from xbus.broker.parts import PARTS
 from xbus.clock import SystemClock
 from xbus.config import Config
 from xbus.config.plaintext import needs_keys
-from xbus.errors import ConfigurationError, Failed, JournalUnavailable, TakenOver
+from xbus.errors import ConfigurationError, Failed, JournalUnavailable, LeaseLost, TakenOver
 from xbus.extras import installed_version
 from xbus.rpc.client import NOT_LEADING
 from xbus.rpc.curve import read_pair
@@ -41,6 +45,9 @@ T = TypeVar("T")
 
 RENEWALS = 3
 """The least renewals of a lease within its time."""
+
+ONE_MORE_SECONDS = 1.0
+"""Seconds that a renewal may take behind the end of a lease. Nothing is handed out meanwhile."""
 
 LONGEST_RENEWAL_SECONDS = 1.0
 """Seconds between two renewals at the most: an operator waits for one to have another broker lead."""
@@ -71,6 +78,13 @@ class Lease:
         self._epoch: int | None = None
         self._is_away = False
         self._thread = ThreadPoolExecutor(1, "lease")
+        self._asked_at: float | None = None
+        """Since when the database owes an answer, on the monotonic clock; None before there is a connection."""
+        self._descriptor = -1
+        """Of the connection."""
+        self._written = JournalEnd(0, 0, 0)
+        """How far the journal was written at the last look."""
+        self._lost: Loss | None = None
         self.stands_by = False
         """Whether this broker has stood by, as others may do now."""
         self.until = math.inf
@@ -82,6 +96,7 @@ class Lease:
         """All brokers of the journal, as of the last look."""
         self.is_handed_over = False
         """Whether an operator has had another broker lead next."""
+        self._end: Callable[[], object] = lambda: None
 
     @classmethod
     def of(cls, config: Config) -> "Lease | None":
@@ -108,6 +123,7 @@ class Lease:
         leader = await self._look(leadership.take, self._place, self._seconds, at_once)
         if self.leads:
             log.info("this broker leads", extra={"action": "leads", "epoch": self._epoch})
+            await self._tell_loss()
         elif leader is not None:
             _check_alike(self._place, leader)
         return leader
@@ -117,29 +133,38 @@ class Lease:
         """True from ``take`` on, while no other broker is known to lead."""
         return self._epoch is not None
 
+    def ends_by(self, end: Callable[[], object]) -> None:
+        """Have this broker end in order where an operator has another one lead next."""
+        self._end = end
+        if self.is_handed_over:
+            end()
+
     async def keep(self) -> None:
-        """Renew it again and again. Where an operator has another broker lead next, tell this process to stop.
+        """Renew it again and again. Where an operator has another broker lead next, end this one.
 
         Raises:
-            TakenOver: another broker leads, or may do so: the lease could not be renewed, and others may stand by.
+            TakenOver: another broker leads.
+            LeaseLost: another one may lead, as the lease could not be renewed.
         """
         leader: BrokerPlace | None = None
         while self._epoch is not None:
-            await asyncio.sleep(min(self._seconds / RENEWALS, LONGEST_RENEWAL_SECONDS))
+            # One that stood still may find its time over: the row says whether another one leads.
+            until = max(self.until, time.monotonic() + ONE_MORE_SECONDS) if self.until < math.inf else None
             try:
-                async with asyncio.timeout_at(self.until if self.until < math.inf else None):
+                async with asyncio.timeout_at(until):
                     leader = await self._look(leadership.renew, self._place, self._epoch, self._seconds)
             except (JournalUnavailable, TimeoutError) as error:
                 # Without others the row says that this broker leads, whenever it reaches the database again.
                 if time.monotonic() >= self.until:
-                    raise TakenOver(
+                    raise LeaseLost(
                         f"the lease could not be renewed for {self._seconds:g} s, so another broker may lead now",
                         "see whether this machine reaches the database, then start this one again",
                     ) from error
             if not self.is_handed_over and any(each.successor not in (None, self._place.name) for each in self.brokers):
-                self.is_handed_over = True
                 log.info("another broker is to lead next", extra={"action": "hands_over"})
-                signal.raise_signal(signal.SIGTERM)
+                self.is_handed_over = True
+                self._end()
+            await asyncio.sleep(min(self._seconds / RENEWALS, LONGEST_RENEWAL_SECONDS))
         raise TakenOver(
             f"another broker leads now ({'unknown' if leader is None else leader.process})",
             "start this one again only if it is to lead",
@@ -147,13 +172,30 @@ class Lease:
 
     async def _look(self, look: Callable[..., Looked], *args: object) -> BrokerPlace | None:
         """Look at the lease, and note what came of it; give the broker that leads, where that is another one."""
-        began = time.monotonic()
-        looked = await self._do(look, *args)
+        began, looked = await self._do(self._timed, look, *args)
         self._epoch, self.brokers = looked.epoch, looked.brokers
-        self.clock.follow(looked.brokers[0].at)
-        others = any(each.place.name != self._place.name and not each.is_gone for each in looked.brokers)
+        self._note_written(looked.written)
+        others = any(each.place.process != self._process and not each.is_gone for each in looked.brokers)
         self.until = began + self._seconds if self.stands_by or others else math.inf
         return looked.leader if looked.epoch is None else None
+
+    def _timed(self, connection: Connection, look: Callable[..., Looked], *args: object) -> Looked:
+        looked = look(connection, *args)
+        self.clock.follow(looked.brokers[0].at)  # here, as an answer may have to wait for the loop
+        return looked
+
+    def _note_written(self, now: JournalEnd) -> None:
+        """Compare how far the journal is written with the look before: it may have gone back, as in a fail-over."""
+        before, self._written = self._written, now
+        commits = before.lacks(now)
+        if commits is not None:
+            self._lost = Loss(self.clock.now(), leadership.LEAD, commits, before.position, now.position)
+
+    async def _tell_loss(self) -> None:
+        """Note in the journal what it lost while this broker stood by: the leader may have ended without a word."""
+        if self._lost is not None:
+            log.error("the journal went back: %s", self._lost, extra={"action": "went_back"})
+            await self._do(losses.add_unless_told, self._lost)
 
     async def give_back(self) -> None:
         """Have the next broker lead at once, where this one leads."""
@@ -176,6 +218,8 @@ class Lease:
 
     def close(self) -> None:
         """Close its connection."""
+        if self._asked_at is not None:
+            self._hang_up()  # the process would wait for its thread
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._engine.dispose()
 
@@ -188,13 +232,24 @@ class Lease:
         )
         return BrokerPlace(name, front, back, installed_version(), self._process, json.dumps(_in_common(self._config)))
 
-    async def _do(self, work: Callable[..., T], *args: object) -> T:
-        def transaction() -> T:
-            with journal_errors(), self._engine.begin() as connection:
-                return work(connection, *args)
+    async def _do(self, work: Callable[..., T], *args: object) -> tuple[float, T]:
+        """Do work in a transaction; give its beginning, too, on the monotonic clock: a connection may take its time."""
+
+        def transaction() -> tuple[float, T]:
+            try:
+                with journal_errors(), self._engine.begin() as connection:
+                    self._descriptor = connection.connection.fileno()
+                    self._asked_at = began = time.monotonic()
+                    return began, work(connection, *args)
+            finally:
+                self._asked_at = None
 
         try:
-            done = await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
+            doing = asyncio.get_running_loop().run_in_executor(self._thread, transaction)
+            while not (await asyncio.wait([doing], timeout=LOOK_SECONDS))[0]:
+                if self._asked_at is not None and time.monotonic() - self._asked_at > self._seconds:
+                    self._hang_up()
+            done = doing.result()
         except JournalUnavailable as error:
             if not self._is_away:
                 log.warning("the lease is out of reach: %s", error, extra={"action": "lease_away", "code": error.code})
@@ -204,6 +259,11 @@ class Lease:
             log.info("the lease is within reach again", extra={"action": "lease_back"})
         self._is_away = False
         return done
+
+    def _hang_up(self) -> None:
+        """End the connection to a database that answers no more, as where its process is frozen."""
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._descriptor)) as same:
+            same.shutdown(socket.SHUT_RDWR)
 
 
 def _in_common(config: Config) -> dict[str, object]:
@@ -296,3 +356,5 @@ async def _stand_by(config: Config, lease: Lease) -> None:
                     return
                 with contextlib.suppress(JournalUnavailable):
                     leader = await lease.take(addresses, at_once=False)
+            if stop.is_set():
+                await lease.give_back()  # it came during the look

@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from functools import partial
 
+from zmq import ZMQError
+
 from xbus.backoff import Backoff
 from xbus.clock import Clock, SystemClock
 from xbus.errors import CallError, ConfigurationError, ConnectionLost, Failed, ProtocolError, Refused
@@ -45,6 +47,9 @@ PLAIN_LIFE_SECONDS = 0.75
 
 LIBZMQ_LIFE_SECONDS = 2.0
 """The same of a server that libzmq calls. That hears a large message only at its end, so a slow line needs the time."""
+
+QUESTION_SECONDS = 3.0
+"""Seconds that one server among several has to say whether it leads."""
 
 HANDSHAKE_SECONDS = 1.5
 """Seconds that one server among several has to take a connection: the system takes it for one that is frozen."""
@@ -97,6 +102,8 @@ class Client(OwedCalls):
         """The id of the bus of the first server that led."""
         self._asked: int | None = None
         """The number of the call by which a server is asked whether it leads."""
+        self._patience: asyncio.TimerHandle | None = None
+        """Ends the wait for its answer."""
         self._is_closed = False
         self._watch = watch_of_clients()
         self.turn = LoopTurn() if self._watch is None else self._watch.turn
@@ -162,7 +169,7 @@ class Client(OwedCalls):
         self._place = (self._place + 1) % len(self._places)
         try:
             self._connect()
-        except (ConfigurationError, OSError) as error:
+        except (ConfigurationError, OSError, ZMQError) as error:
             log.warning("%s: %s", self.name, error, extra={"action": "connection_impossible"})
             self._turn_to_next()
 
@@ -173,6 +180,7 @@ class Client(OwedCalls):
         self._is_closed = True
         if self._next is not None:
             self._next.cancel()
+        self._ask_no_more()
         # The answer of a handler that closes the client reaches nobody.
         self._sends_by(_send_nothing)
         if self._dealer is not None:
@@ -208,6 +216,7 @@ class Client(OwedCalls):
             self._next = None
         if len(self._places) > 1 and not self._is_connected:
             self._asked = self.ask_first(send, LEADS, partial(self._answers, send))
+            self._patience = self._loop.call_later(QUESTION_SECONDS, self._turn_to_next)
         else:
             self._begin(send)
 
@@ -221,7 +230,7 @@ class Client(OwedCalls):
 
     def _answers(self, send: SendFrames, bus: Value, error: CallError | None) -> None:
         """Call the server that has answered, if it leads and is of the same bus. An older one knows no such verb."""
-        self._asked = None
+        self._ask_no_more()
         if isinstance(error, Failed):
             self.stands_by = error
             self._turn_to_next()
@@ -233,13 +242,26 @@ class Client(OwedCalls):
                 return
         self._begin(send)
 
+    def _ask_no_more(self) -> None:
+        self._asked = None
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
     def _other_bus(self) -> Refused:
         place = self._places[self._place].endpoint
         return Refused(f"the broker at {place} is of another bus", "give addresses of one bus", code="other_bus")
 
     def refused(self, refusal: ConnectionRefusal) -> None:
         """Fail the calls that wait for a connection, and those that are made until there is one."""
-        self._refuse(self._why_refused(refusal))
+        error = self._why_refused(refusal)
+        is_encrypted = self._dealer is not None and self._dealer.is_encrypted
+        if len(self._places) > 1 and is_encrypted and refusal is ConnectionRefusal.PROTOCOL:
+            # A handshake that takes too long looks the same, as where a broker is frozen, or begins to lead.
+            self.stands_by = error
+            self._turn_to_next()
+        else:
+            self._refuse(error)
 
     def _refuse(self, error: CallError) -> None:
         log.info("%s: no connection was made", self.name, extra={"action": "connection_refused", "code": error.code})
@@ -256,7 +278,7 @@ class Client(OwedCalls):
         """Fail all calls without an answer; those that wait for a server that leads wait on."""
         if self._asked is not None:
             self.forget(self._asked)
-            self._asked = None
+        self._ask_no_more()
         if not self._is_connected:
             self._turn_to_next()
             return

@@ -386,7 +386,7 @@ class PlainDealer:
         self._is_connected = True
         self._missed = 0
         if self._signs.heartbeat_seconds:
-            self._timer = self._loop.call_later(self._signs.heartbeat_seconds, self._ask_for_life)
+            self._ask_for_life()  # at once: a server may read nothing soon, and shows life to whoever has asked
         self._owner.connected(stream.send)
 
     def keeps(self, stream: ZmtpStream, more: int) -> None:

@@ -30,7 +30,7 @@ from xbus.rpc.curve import KeyPair, serve_encrypted
 from xbus.rpc.drain import MOST_FRAMES, Drain, bound_endpoint, send
 from xbus.rpc.guard import BROKEN_PROTOCOL, ENDLESS, KEY_REVOKED, UNREAD_ANSWERS, ConnectionGuard, CutLog, TrafficLimits
 from xbus.rpc.life_signs import LifeSigns, ask_for_life, keep_alive
-from xbus.rpc.zmtp import HAS_EPOLL, ROUTER, Incoming, MessageLimits, SocketWatch, ZmtpStream, endpoint_of, listen
+from xbus.rpc.zmtp import HAS_EPOLL, PONG, ROUTER, Incoming, MessageLimits, SocketWatch, ZmtpStream, endpoint_of, listen
 
 log = logging.getLogger(__name__)
 
@@ -289,6 +289,10 @@ _READS_NOTHING_SECONDS = 2.0
 """Seconds after which a server that stops gives up peers that read nothing. Fewer lose answers to a peer that is busy;
 more let a peer delay the stop."""
 
+_LIFE = "life"
+_LIFE_SECONDS = 0.5
+"""The name of a timer, and the seconds between two signs of life for whoever is read no further."""
+
 _OF_STRANGERS_AT_ONCE = 25
 """Messages of all peers together that have not proven who calls, in one turn of the loop. More keep the others waiting;
 fewer make a crowd of logins slower."""
@@ -517,13 +521,26 @@ class PlainPort:
         """Check whether a message of a peer may be read now."""
         if self._is_paused or not self._owner.may_read():
             self._is_paused = True
-            self._stopped[peer.peer] = peer
-            return False
+            return self._stop(peer)
         if self.line and not self._owner.has_room_for(peer.peer):
-            self._stopped[peer.peer] = peer
-            return False
+            return self._stop(peer)
         self.allowed_in, self.allowed_bytes = self.turn.number, _ALLOWED_BYTES
         return peer.is_known or self._has_turn(peer)
+
+    def _stop(self, peer: _Peer) -> bool:
+        self._stopped[peer.peer] = peer
+        if _LIFE not in self._timers:
+            self._timers[_LIFE] = self._loop.call_later(_LIFE_SECONDS, self._show_life)
+        return False
+
+    def _show_life(self) -> None:
+        """Give signs of life to peers that are read no further: what they ask for these is not read either."""
+        del self._timers[_LIFE]
+        for peer in self._stopped.values():
+            if peer.stream.incoming.asks_for_life:
+                peer.stream.send_bytes(PONG)
+        if self._stopped:
+            self._timers[_LIFE] = self._loop.call_later(_LIFE_SECONDS, self._show_life)
 
     def _has_turn(self, peer: _Peer) -> bool:
         """Check whether a message of a stranger may be read in this turn of the loop."""

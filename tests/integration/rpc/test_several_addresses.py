@@ -10,10 +10,14 @@ from tests.integration.rpc.conftest import SECONDS, Connect, Serve
 from tests.integration.rpc.verbs import Verbs
 from tests.support.waiting import eventually
 from xbus.errors import ConfigurationError, ConnectionLost, Failed, Refused
-from xbus.rpc.curve import parse_addresses, shown
+from xbus.rpc.client import Client
+from xbus.rpc.context import Context
+from xbus.rpc.curve import BrokerAddress, new_pair, parse_addresses, shown
 from xbus.rpc.dispatch import verb
 
 KEY = "0" * 40
+SILENT_SECONDS = 4.5
+"""A server that shows no life for so long is left."""
 
 
 class MayLead(Verbs):
@@ -29,6 +33,15 @@ class MayLead(Verbs):
         if not self.leads:
             raise Failed("another broker leads", code="not_leading")
         return self.bus_id
+
+
+class NeverSays:
+    """A server that takes the question, and does not answer."""
+
+    @verb("xbus.leads")
+    async def leads(self) -> str:
+        await asyncio.get_running_loop().create_future()
+        return ""
 
 
 class LeadsNoMore:
@@ -78,6 +91,51 @@ async def test_calls_wait_for_one_that_leads(serve: Serve, connect: Connect) -> 
     servers[1].leads = True
     assert await waits == 1
     assert [each.called for each in servers] == [[], [1]]
+
+
+async def test_one_that_reads_nothing_for_a_while_shows_life_and_is_not_left(
+    serve: Serve, connect: Connect, unused_address: str
+) -> None:
+    """As where the commits of a leader wait for another machine."""
+    verbs, may_read = MayLead(), True
+    verbs.leads = True
+    server, address = serve(verbs, may_read=lambda: may_read)
+    lost: list[str] = []
+    client = connect(f"{address},{unused_address}", on_lost=lambda: lost.append("lost"))
+    assert await client.call("xbus.note", 1, timeout=SECONDS) == 1
+    may_read = False
+    waits = client.call("xbus.note", 2, timeout=SECONDS)
+    await asyncio.sleep(SILENT_SECONDS)
+    may_read = True
+    server.resume()
+    assert await waits == 2
+    assert not lost
+
+
+async def test_one_that_does_not_say_whether_it_leads_is_passed(serve: Serve, connect: Connect) -> None:
+    """As one whose loop stands still behind libzmq, which shows life for it."""
+    verbs = Verbs()
+    _, silent = serve(NeverSays())
+    _, address = serve(verbs)
+    client = connect(f"{silent},{address}")
+    assert await client.call("xbus.note", 1, timeout=SECONDS) == 1
+
+
+async def test_an_encrypted_one_that_says_nothing_is_passed(context: Context) -> None:
+    """Calls wait for the other one: a handshake that takes too long looks like one with another key."""
+    own, server = new_pair(), new_pair()
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        port = frozen.getsockname()[1]
+        places = [BrokerAddress(f"tcp://127.0.0.1:{each}", server_key=server.public, own=own) for each in (port, 1)]
+        client = Client(context, name="test server")
+        client.connect_to(*places)
+        waits = client.call("xbus.note", 1, timeout=SILENT_SECONDS)
+        await asyncio.sleep(SILENT_SECONDS - 1)
+        assert not waits.done()
+        with pytest.raises(Failed) as caught:
+            await waits
+        assert caught.value.code == "handshake_failed"
+        client.close()
 
 
 async def test_one_of_another_bus_is_refused(serve: Serve, connect: Connect) -> None:

@@ -7,7 +7,7 @@ from xbus.admin.output import Output, name_column
 from xbus.admin.program import CommandGroup
 from xbus.admin.signatures import CommandBus, command, option, shown
 from xbus.broker.journal.audit import act_here, note_acts
-from xbus.broker.journal.leadership import KnownBroker, hand_over, read_brokers
+from xbus.broker.journal.leadership import KnownBroker, find_successor, hand_over, read_brokers
 
 NONE = "No broker has led this journal on PostgreSQL, where one stands by for another."
 
@@ -47,8 +47,11 @@ def handover(
     Calls that are under way are repeated at the next leader.
     """
     decision = bus.decision(reason)
+    successor = bus.read(lambda connection: find_successor(connection, to))
+    act = act_here(decision.at, "hands over", f"lease to broker {successor.name}", reason=decision.reason)
     with bus.writing() as connection:
-        successor = hand_over(connection, to)
-        act = act_here(decision.at, "handed over", f"lease to broker {successor.name}", reason=decision.reason)
         note_acts(connection, [act])
+    # By itself, as a transaction that waits for others keeps the leader from renewing its lease.
+    with bus.writing() as connection:
+        hand_over(connection, successor)
     click.echo(f"The broker {successor.name} leads next: see xbus broker list.")

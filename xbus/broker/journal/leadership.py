@@ -19,6 +19,9 @@ from xbus.errors import Refused
 LEAD = "broker"
 """The name of the lease in the table: its holder leads."""
 
+WHOLE = "broker"
+"""The name of a broker that is not in parts, in the table of writers."""
+
 GONE_SECONDS = 10.0
 """A broker that has not looked for so many seconds does not run."""
 
@@ -135,16 +138,42 @@ class KnownBroker(NamedTuple):
         }
 
 
+class JournalEnd(NamedTuple):
+    """The end of a journal, as it was at a look.
+
+    Args:
+        epoch: of the whole broker that wrote last; 0 where none did.
+        commits: its number of the last one.
+        position: where the log ended.
+    """
+
+    epoch: int
+    commits: int
+    position: int
+
+    def lacks(self, now: "JournalEnd") -> int | None:
+        """Give the commits at the least that a journal has lost since this look; None where it has all.
+
+        Args:
+            now: how far it is written by now.
+        """
+        commits = self.commits - now.commits if self.epoch == now.epoch else 0
+        is_shorter = now.epoch < self.epoch or now.position < self.position
+        return max(commits, 0) if commits > 0 or is_shorter else None
+
+
 class Looked(NamedTuple):
     """The lease as a broker found it.
 
     Args:
         epoch: by which this broker leads; None where it does not.
         brokers: all of the journal, the leader first.
+        written: how far the journal is written.
     """
 
     epoch: int | None
     brokers: list[KnownBroker]
+    written: JournalEnd
 
     @property
     def leader(self) -> BrokerPlace | None:
@@ -166,12 +195,12 @@ def take(connection: sa.Connection, broker: BrokerPlace, seconds: float, at_once
     connection.exec_driver_sql(_AT_ONCE)
     connection.execute(_NOTE, asdict(broker))
     if not at_once and _leader(brokers := read_brokers(connection)) is not None:
-        return Looked(None, brokers)
+        return Looked(None, brokers, read_written(connection))
     check_connection(connection)
     connection.execute(_FORGET)
     values = {"name": broker.name, "seconds": seconds, "at_once": at_once}
     epoch = connection.execute(_TAKE, values).scalar()
-    return Looked(epoch, read_brokers(connection))
+    return Looked(epoch, read_brokers(connection), read_written(connection))
 
 
 def renew(connection: sa.Connection, broker: BrokerPlace, epoch: int, seconds: float) -> Looked:
@@ -184,14 +213,20 @@ def renew(connection: sa.Connection, broker: BrokerPlace, epoch: int, seconds: f
     connection.execute(_NOTE, asdict(broker))
     values = {"name": broker.name, "epoch": epoch, "seconds": seconds}
     if connection.execute(_RENEW, values).scalar() is not None:
-        return Looked(epoch, read_brokers(connection))
+        return Looked(epoch, read_brokers(connection), read_written(connection))
     if (connection.execute(_EPOCH).scalar() or 0) < epoch:
         return take(connection, broker, seconds, at_once=True)
-    return Looked(None, read_brokers(connection))
+    return Looked(None, read_brokers(connection), read_written(connection))
 
 
-def hand_over(connection: sa.Connection, name: str | None) -> BrokerPlace:
-    """Have the leader end in order, and another broker lead next.
+def hand_over(connection: sa.Connection, successor: BrokerPlace) -> None:
+    """Have the leader end in order, and another broker lead next."""
+    connection.exec_driver_sql(_AT_ONCE)
+    connection.execute(_HAND_OVER, {"name": successor.name})
+
+
+def find_successor(connection: sa.Connection, name: str | None) -> BrokerPlace:
+    """Find a broker that may lead next.
 
     Args:
         name: of the broker that is to lead; None for any that stands by.
@@ -207,7 +242,6 @@ def hand_over(connection: sa.Connection, name: str | None) -> BrokerPlace:
     if successor is None:
         who = "no broker stands by" if name is None else f"no broker {name} stands by"
         raise Refused(f"{who} to lead next", "see xbus broker list", code="nobody_stands_by")
-    connection.execute(_HAND_OVER, {"name": successor.name})
     return successor
 
 
@@ -215,6 +249,14 @@ def give_back(connection: sa.Connection, broker: BrokerPlace, epoch: int) -> Non
     """End a lease, so that the next broker need not wait for its end."""
     connection.exec_driver_sql(_AT_ONCE)
     connection.execute(_GIVE_BACK, {"name": broker.name, "epoch": epoch})
+
+
+def read_written(connection: sa.Connection) -> JournalEnd:
+    """Read how far the journal is written."""
+    writer, head = model.writer.c, model.head.c
+    joined = model.head.outerjoin(model.writer, writer.name == WHOLE)
+    found = sa.select(sa.func.coalesce(writer.epoch, 0), sa.func.coalesce(writer.group_number, 0), head.position)
+    return JournalEnd(*connection.execute(found.select_from(joined)).one())
 
 
 def read_brokers(connection: sa.Connection) -> list[KnownBroker]:

@@ -6,13 +6,14 @@ and what goes is sent by the loop. So each byte is bounded where it arrives, and
 """
 
 from xbus.rpc.zmtp.addresses import TCP, TcpAddress, endpoint_of, listen, parse_way
-from xbus.rpc.zmtp.codec import DEALER, PING, ROUTER, Incoming, MessageLimits
+from xbus.rpc.zmtp.codec import DEALER, PING, PONG, ROUTER, Incoming, MessageLimits
 from xbus.rpc.zmtp.stream import HAS_EPOLL, SocketWatch, ZmtpStream, watch_of_clients
 
 __all__ = [
     "DEALER",
     "HAS_EPOLL",
     "PING",
+    "PONG",
     "ROUTER",
     "TCP",
     "Incoming",

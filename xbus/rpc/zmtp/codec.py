@@ -82,6 +82,7 @@ def encode_frame(flags: int, body: bytes) -> bytes:
 
 
 PING = encode_frame(COMMAND, _PING + bytes(_TTL_BYTES))
+PONG = encode_frame(COMMAND, _PONG)
 """Asks the other side for a sign of life."""
 
 
@@ -162,6 +163,8 @@ class Incoming:
         self.has_more = True
         """Whether another message may have come."""
         self.is_ready = False
+        self.asks_for_life = False
+        """Whether the other side has ever asked for a sign of life."""
         """Whether the other side has said what it is."""
         self.answers: list[bytes] = [GREETING[: role.greets_first]]
         """The bytes to be sent to the other side."""
@@ -346,6 +349,7 @@ class Incoming:
             if self._most_of_frame >= MOST_SHORT:
                 self._plain = MORE
         elif body.startswith(_PING):
+            self.asks_for_life = True
             context = body[len(_PING) + _TTL_BYTES :]
             self.answers.append(encode_frame(COMMAND, _PONG + context))
         elif not body.startswith(_PONG):

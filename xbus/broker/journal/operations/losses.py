@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 
 FILE_NAME = "xbus-losses.json"
 """The name of the file: it has one line for each loss that no journal has yet."""
+
+TOLD_BEFORE = timedelta(minutes=1)
+"""Two brokers notice one loss within this time."""
 
 SUBJECT, SUBJECT_ID = "journal", "losses"
 
@@ -80,6 +83,12 @@ def note(url: str, files: Sequence[Path], loss: Loss) -> None:
 def add(connection: sa.Connection, loss: Loss) -> None:
     """Add the row of a loss."""
     connection.execute(sa.insert(model.loss).values(asdict(loss)))
+
+
+def add_unless_told(connection: sa.Connection, loss: Loss) -> None:
+    """Add the row of a loss, unless another broker has told it just before."""
+    if all(abs(loss.at - told.at) > TOLD_BEFORE for told in read(connection)):
+        add(connection, loss)
 
 
 def read_file(file: Path) -> list[Loss]:
