@@ -30,7 +30,7 @@ from xbus.broker.front.verbs.emitters import FrontVerbs
 from xbus.broker.front.verbs.provisioning import ProvisioningVerbs
 from xbus.broker.front.verbs.refusals import RefusalVerbs
 from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
-from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.health_verbs import HealthVerbs, LeaderVerbs
 from xbus.broker.journal.configuration import BusSpec, Stored, make_plan
 from xbus.broker.journal.configuration.writing import add_demo_rows
 from xbus.broker.journal.database.connection import writing
@@ -254,7 +254,7 @@ def section(page: Path, heading: str) -> str:
         (("Back, as in 0.2.0", "Back, added"), (BackVerbs, BackBatchVerbs, BotVerbs, OutputVerbs)),
         (("Readers",), (ReaderVerbs, LogVerbs)),
         (("Subscriptions",), (SubscriptionVerbs,)),
-        (("Front and back",), (HealthVerbs,)),
+        (("Front and back",), (HealthVerbs, LeaderVerbs)),
         (("Why",), (InsightVerbs, RefusalVerbs)),
         (("Recipients",), (RecipientApi,)),
     ],

@@ -120,7 +120,10 @@ async def test_a_scrape_shows_the_way_of_an_envelope(start_daemon: StartDaemon, 
     url, options = metrics_of({**limits, "alerts": {"command": "true"}})
     daemon = start_daemon(bus, options)
     assert json.loads(daemon._ready_file.read_text())["metrics"] == url
-    assert await asyncio.to_thread(get, f"{url}/readyz") == (200, '{\n  "ready": true,\n  "reasons": []\n}\n')
+    assert await asyncio.to_thread(get, f"{url}/readyz") == (
+        200,
+        '{\n  "ready": true,\n  "reasons": [],\n  "brokers": []\n}\n',
+    )
 
     await emit(daemon, send_values([1, 2, 3]))
     before = await asyncio.to_thread(scrape, url)
@@ -240,7 +243,7 @@ def test_each_metric_of_ours_is_in_a_rule_or_on_the_dashboard() -> None:
     named = {name for found in queries().values() for query in found for name in NAME.findall(query)}
     named |= {name.removesuffix(end) for name in named for end in OF_HISTOGRAM}
     ours = {name for name in LISTED if name.startswith("xbus_")}
-    assert ours - named == {"xbus_build_info", "xbus_journal_up", "xbus_left_out_samples"}
+    assert ours - named == {"xbus_journal_up", "xbus_left_out_samples"}
 
 
 def test_promtool_accepts_the_rules_and_the_configuration() -> None:

@@ -209,6 +209,7 @@ def test_a_database_that_is_not_set_up_is_refused(tmp_path: Path, empty_database
 def test_a_database_of_a_newer_program_is_refused(name: str, config: Path, database_url: str) -> None:
     with writing(database_url) as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+        connection.exec_driver_sql("UPDATE configuration SET oldest_schema = '9999'")
 
     assert_refused(program(name, "-c", config), "this program is older than the database", "install the newer version")
 

@@ -164,7 +164,8 @@ class Lease:
                 log.info("another broker is to lead next", extra={"action": "hands_over"})
                 self.is_handed_over = True
                 self._end()
-            await asyncio.sleep(min(self._seconds / RENEWALS, LONGEST_RENEWAL_SECONDS))
+            left = self.until - time.monotonic()
+            await asyncio.sleep(min(self._seconds / RENEWALS, LONGEST_RENEWAL_SECONDS, left))
         raise TakenOver(
             f"another broker leads now ({'unknown' if leader is None else leader.process})",
             "start this one again only if it is to lead",

@@ -237,7 +237,10 @@ def bus(database_url: str) -> ParkedBus:
                 session | {"name": "nightly", "rights": "viewer", "used_at": NOON, "expires_at": NOON},
             ),
             (model.broker, {"name": "here:1984", "front": "tcp://here:1984", "back": "tcp://here:4891"} | looked),
-            (model.lease, {"what": "broker", "broker": "here:1984", "epoch": 1, "until": NOON}),
+            (
+                model.lease,
+                {"what": "broker", "broker": "here:1984", "epoch": 1, "until": NOON, "successor": "there:1984"},
+            ),
             (model.input_descriptor, {"name": "csv", "mimetype": "text/csv", "content": b"x"}),
             (
                 model.registration,

@@ -74,8 +74,8 @@ def process_families(health: Health, readiness: ProcessReadiness) -> Iterator[Fa
     build = {"version": installed_version(), "process": health.name}
     yield Family("xbus_build", MetricKind.INFO, "The program, and the part of the broker that it runs", [(build, 1)])
     yield gauge("xbus_ready", "1 if /readyz says yes", one(not readiness.reasons()))
-    if brokers := Counter(broker.does for broker in readiness.brokers()):
-        yield gauge("xbus_brokers", "Brokers of the journal", [({"does": does}, n) for does, n in brokers.items()])
+    brokers = Counter(broker.does for broker in readiness.brokers()) or {"leads": 1}
+    yield gauge("xbus_brokers", "Brokers of the journal", [({"does": does}, n) for does, n in brokers.items()])
     problems = Counter(problem.code for problem in health.problems)
     by_code = [({"code": code}, float(number)) for code, number in sorted(problems.items())]
     yield gauge("xbus_problems", "Problems of xbus health that last", by_code)
