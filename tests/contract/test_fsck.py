@@ -72,7 +72,7 @@ UNPROTECTED = {
     "bot_state": {"failures", "slots_until"},
     "bulk_attempt": {"ended_at", "lease_until", "progress", "started_at"},
     "bulk_segment": {"first_index"},
-    "configuration": {"graph_edits", "version"},
+    "configuration": {"bus", "graph_edits", "oldest_schema", "version"},
     "correction": {"after", "at", "before", "id", "item_index", "reason"},
     "cursor": {"handed_to", "position"},
     "decision": {"at", "id", "position", "reason", "role_id", "until_position"},
