@@ -172,7 +172,7 @@ COLUMNS: dict[str, list[sa.schema.SchemaItem]] = {
         *_columns("changing", sa.Boolean, server_default=sa.false()),
         *_columns("graph_edits", sa.Integer, server_default="0"),
         *_columns("bus", sa.String(32)),
-        *_columns("oldest_schema", sa.String(4), server_default="0100"),
+        *_columns("oldest_schema", sa.String(64), server_default="0100"),
     ],
     "event_type": [
         *_columns("id!", COUNTER),

@@ -53,7 +53,7 @@ configuration = Table(
     required("bus", String(32), "A random id of the bus, the same in all copies of its journal."),
     required(
         "oldest_schema",
-        String(4),
+        String(64),
         "Programs for this schema, and for later ones, may use it.",
         server_default="0100",
     ),

@@ -223,6 +223,7 @@ class VirtualJournal:
         except Fenced as error:
             self.kill()
             self._ended.set_exception(error)
+            self._ended.exception()  # maybe nobody waits yet: a broker that begins is fenced, too
             return
         self._undecided += [pending for pending, answer in zip(group, answers, strict=True) if answer is UNDECIDED]
         self._tell(group, answers)
