@@ -22,7 +22,7 @@ from xbus.broker.journal.operations import losses
 from xbus.broker.leading import Lease
 from xbus.broker.metrics.families import Family
 from xbus.broker.metrics.of_process import ProcessReadiness, alert_families, write_families
-from xbus.broker.metrics.pages import pages
+from xbus.broker.metrics.service import pages
 from xbus.broker.open_files import tell_open_files
 from xbus.broker.parts import PARTS, BrokerPart, Shared
 from xbus.clock import SystemClock

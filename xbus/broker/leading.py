@@ -27,7 +27,7 @@ from xbus.broker.journal.leadership import BrokerPlace, JournalEnd, KnownBroker,
 from xbus.broker.journal.operations import losses
 from xbus.broker.journal.operations.losses import Loss
 from xbus.broker.metrics.of_process import ProcessReadiness
-from xbus.broker.metrics.pages import pages
+from xbus.broker.metrics.service import pages
 from xbus.broker.parts import PARTS
 from xbus.clock import SystemClock
 from xbus.config import Config

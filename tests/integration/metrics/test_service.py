@@ -12,7 +12,7 @@ from tests.support.clock import StandingClock
 from xbus.broker.journal.journal import Journal
 from xbus.broker.metrics.families import Family, gauge, one
 from xbus.broker.metrics.of_process import ProcessReadiness, write_families
-from xbus.broker.metrics.pages import pages
+from xbus.broker.metrics.service import pages
 from xbus.supervision.health import Health
 
 OPEN_METRICS = "application/openmetrics-text"

@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Protocol
 
-from xbus.broker.metrics.exposition import Exposition
 from xbus.broker.metrics.families import Family
 from xbus.broker.metrics.http_server import HttpAnswer, HttpLimits, HttpRequest, HttpServer
 from xbus.broker.metrics.of_process import ProcessReadiness, process_families
@@ -49,6 +49,9 @@ class MetricsService:
         sources: Sequence[FigureSource],
         limits: HttpLimits | None = None,
     ) -> None:
+        from xbus.broker.metrics.exposition import Exposition  # here, as its library takes time and memory
+
+        self._exposition = Exposition
         self._health = health
         self._readiness = readiness
         self._process = families
@@ -87,7 +90,7 @@ class MetricsService:
             for source in self._sources:
                 await source.refresh_figures()
             families = _merged(self._families())
-            body, content_type = await asyncio.to_thread(Exposition(families).write, accept)
+            body, content_type = await asyncio.to_thread(self._exposition(families).write, accept)
         return HttpAnswer(HTTPStatus.OK, body, content_type)
 
     def _families(self) -> Iterator[Family]:
@@ -95,6 +98,35 @@ class MetricsService:
         yield from self._process()
         for source in self._sources:
             yield from source.families()
+
+
+@asynccontextmanager
+async def pages(
+    listen: str,
+    health: Health,
+    readiness: ProcessReadiness,
+    families: Callable[[], Iterable[Family]] = tuple,
+    sources: Sequence[FigureSource] = (),
+) -> AsyncIterator[dict[str, str]]:
+    """Serve the pages within the block if the configuration wants them, and give their address by its name.
+
+    Args:
+        listen: where; empty for nowhere.
+        families: makes those of the process beyond its health.
+        sources: its parts.
+
+    Raises:
+        ConfigurationError: ``address_in_use`` or ``bad_address``.
+    """
+    if not listen:
+        yield {}
+        return
+    service = MetricsService(health, readiness, families, sources)
+    address = await service.start(listen)
+    try:
+        yield {"metrics": address}
+    finally:
+        service.close()
 
 
 def _merged(families: Iterable[Family]) -> Sequence[Family]:
